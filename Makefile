@@ -1,0 +1,39 @@
+# `make demo` and `make test` do all their set-up themselves: .venv from the pinned lock, then the work.
+# Another interpreter: make PYTHON=python3.12 demo
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$p; break; fi; done)
+BIN := .venv/bin
+WORKERS ?= 2
+
+.PHONY: help setup demo test lint bench lock clean
+
+help:
+	@echo "make demo   set up everything, compute the paper's Table 1 and draw the first pictures"
+	@echo "make test   set up everything and run the tests"
+	@echo "make lint   ruff and mypy"
+	@echo "make bench  measured speed ratios"
+	@echo "make lock   resolve the dependencies again (needs uv)"
+
+setup:
+	@test -n "$(PYTHON)" || { echo "ubex needs Python 3.11 or newer on the PATH (or: make PYTHON=/path/to/python)"; exit 2; }
+	@$(PYTHON) tools/bootstrap.py
+
+demo: setup
+	@$(BIN)/ubex demo
+
+test: setup
+	@echo "tests: running with $(WORKERS) workers"
+	@$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+lint: setup
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+bench: setup
+	@$(BIN)/ubex bench tabular
+
+lock:
+	uv pip compile --universal --no-emit-index-url --no-annotate --python-version 3.11 --group dev pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,100 @@
+"""Cost of `value_variance` next to the linear solves that it cannot do without."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ubex.types import MDP
+from ubex.variance import value_variance
+
+NUM_STATES, NUM_ACTIONS, NUM_MODELS, DISCOUNT = 1000, 4, 5, 0.95
+NUM_SOLVES = NUM_MODELS + 2
+"""Members, mean values and the uncertainty equation: the count that the paper gives for exact-ube."""
+ROUNDS = 5
+
+
+def random_samples(num_models: int, num_states: int, num_actions: int) -> MDP:
+    """Random dense MDPs; one row at a time in memory, so that making them does not set the memory's high-water mark."""
+    generator = np.random.default_rng(0)
+    p = np.empty((num_models, num_states, num_actions, num_states))
+    for member in p:
+        for rows in member:
+            rows[:] = generator.random(rows.shape)
+            rows /= rows.sum(axis=-1, keepdims=True)
+    return MDP(p=p, r=generator.normal(size=p.shape[:-1]))
+
+
+def seconds(function: Callable[[], Any]) -> float:
+    """Wall-clock time of one call."""
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def cost_in_solves() -> dict[str, Any]:
+    """Time of one call over the time of seven `numpy.linalg.solve` of that size, interleaved, medians."""
+    samples = random_samples(NUM_MODELS, NUM_STATES, NUM_ACTIONS)
+    policy = np.full((NUM_STATES, NUM_ACTIONS), 1.0 / NUM_ACTIONS)
+    matrix = np.eye(NUM_STATES) - DISCOUNT * np.asarray(samples.p)[0, :, 0]
+    right = np.ones(NUM_STATES)
+
+    def call() -> None:
+        value_variance(samples, policy, DISCOUNT)
+
+    def solves() -> None:
+        for _ in range(NUM_SOLVES):
+            np.linalg.solve(matrix, right)
+
+    call()
+    solves()
+    calls, references = zip(*((seconds(call), seconds(solves)) for _ in range(ROUNDS)), strict=True)
+    return {
+        "states": NUM_STATES,
+        "actions": NUM_ACTIONS,
+        "models": NUM_MODELS,
+        "call_seconds": statistics.median(calls),
+        "seven_solves_seconds": statistics.median(references),
+        "ratio": statistics.median(a / b for a, b in zip(calls, references, strict=True)),
+    }
+
+
+def peak_memory_ratio() -> float:
+    """Peak memory of a call, the samples themselves included, over the size of the samples; in a process of its own."""
+    output = subprocess.run([sys.executable, "-m", __name__], check=True, capture_output=True, text=True).stdout
+    return float(output.strip().splitlines()[-1])
+
+
+def measure() -> dict[str, Any]:
+    """Everything that `ubex bench tabular` reports."""
+    return {"value_variance": cost_in_solves() | {"peak_memory_ratio": peak_memory_ratio()}}
+
+
+def high_water_mark() -> int:
+    """The most memory this process ever held, in bytes. Not `getrusage` on Linux: a child starts with its parent's mark there."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _measure_memory() -> float:
+    value_variance(random_samples(2, 8, 2), np.full((8, 2), 0.5), DISCOUNT)  # loads what any call needs
+    before = high_water_mark()
+    samples = random_samples(NUM_MODELS, NUM_STATES, NUM_ACTIONS)
+    value_variance(samples, np.full((NUM_STATES, NUM_ACTIONS), 1.0 / NUM_ACTIONS), DISCOUNT)
+    return (high_water_mark() - before) / np.asarray(samples.p).nbytes
+
+
+if __name__ == "__main__":
+    print(_measure_memory())

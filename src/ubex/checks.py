@@ -1,0 +1,148 @@
+"""Checks of what callers hand in. Each failure is one `InputError` line that names the problem and the place."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Shaped
+from numpy.typing import ArrayLike
+
+from ubex.types import MDP, InputError
+
+TOLERANCE = {np.dtype(np.float32): 1e-4, np.dtype(np.float16): 1e-2}
+"""How far a row may be from summing to 1, by the precision it was given in."""
+DEFAULT_TOLERANCE = 1e-6
+
+
+def number_array(name: str, value: ArrayLike) -> np.ndarray:
+    """The value as a NumPy array of real numbers, whatever kind of array or nesting it came as."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InputError(f"{name} is not a rectangular array: {str(error).splitlines()[0]}") from None
+    if array.dtype == object or array.dtype.kind not in "fiub":
+        try:
+            array = array.astype(np.float64) if array.dtype.kind not in "cSU" else None
+        except (TypeError, ValueError):
+            array = None
+        if array is None:
+            raise InputError(f"{name} must hold real numbers, but its type is {np.asarray(value).dtype}")
+    return array
+
+
+def one_of(name: str, value: str, choices: Iterable[str]) -> str:
+    """The value, if it is among the choices."""
+    known = list(choices)
+    if value not in known:
+        raise InputError(f"unknown {name} {value!r}; choose from: {', '.join(known)}")
+    return value
+
+
+def whole(name: str, value: Any, at_least: int) -> int:
+    """The value as an int, if it is a whole number that is large enough."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InputError(f"{name} must be a whole number, but it is {value!r}") from None
+    if number < at_least:
+        raise InputError(f"{name} must be at least {at_least}, but it is {number}")
+    return number
+
+
+def real(name: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
+    """The value as a float, if it is a number within [low, high]."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a number, but it is {value!r}") from None
+    if not low <= number <= high:
+        raise InputError(f"{name} must be in [{low:g}, {high:g}], but it is {number!r}")
+    return number
+
+
+def fits(what: str, shape: tuple[int, ...], itemsize: int = 8) -> None:
+    """Refuses arrays larger than this machine's memory, before anything tries to allocate them."""
+    needed = math.prod(shape) * itemsize
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory:
+        raise InputError(
+            f"{what} of shape {shape} would take {needed / 2**30:,.1f} GiB and this machine has {memory / 2**30:,.1f} GiB"
+        )
+
+
+def discount_factor(value: Any) -> float:
+    """A discount in [0, 1]."""
+    return real("discount", value, 0.0, 1.0)
+
+
+def first_place(bad: Shaped[np.ndarray, "..."], axes: tuple[str, ...]) -> str:
+    """Where the first True stands, in words: "member 2, state 0, action 1"."""
+    index = np.argwhere(bad)[0]
+    return ", ".join(f"{axis} {position}" for axis, position in zip(axes[-len(index) :], index, strict=True))
+
+
+def mdp_arrays(mdp: MDP) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+    """The arrays of an MDP or an ensemble after every check; no copy where they are float64 already."""
+    p, r = number_array("p", mdp.p), number_array("r", mdp.r)
+    if p.ndim not in (3, 4):
+        raise InputError(f"p must have shape (S, A, S) or (N, S, A, S), but it has shape {p.shape}")
+    if p.ndim == 4 and p.shape[0] == 0:
+        raise InputError(f"the ensemble is empty: p has shape {p.shape}")
+    if p.shape[-1] != p.shape[-3]:
+        raise InputError(f"p must have as many next states as states, but it has shape {p.shape}")
+    if 0 in p.shape:
+        raise InputError(f"p has an axis of length 0: its shape is {p.shape}")
+    fits("p", p.shape)
+    if r.shape not in (p.shape[:-1], p.shape[-3:-1]):
+        choices = " or ".join(str(shape) for shape in dict.fromkeys((p.shape[:-1], p.shape[-3:-1])))
+        raise InputError(f"r must have shape {choices} to go with p of shape {p.shape}, but it has shape {r.shape}")
+    tolerance = TOLERANCE.get(p.dtype, DEFAULT_TOLERANCE)
+    axes = ("member", "state", "action", "next state")
+    smallest = p.min()
+    if not smallest >= 0:
+        bad = ~(p >= 0)
+        kind = "NaN" if np.isnan(p[tuple(np.argwhere(bad)[0])]) else "negative"
+        raise InputError(f"p has a {kind} probability at {first_place(bad, axes)}")
+    sums = p.sum(axis=-1, dtype=np.float64)
+    bad = ~(np.abs(sums - 1.0) <= tolerance)
+    if bad.any():
+        raise InputError(f"p sums to {sums[bad][0]:.6g} instead of 1 at {first_place(bad, axes[:-1])}")
+    if not np.isfinite(r).all():
+        bad = ~np.isfinite(r)
+        raise InputError(f"r is {r[bad][0]} at {first_place(bad, axes[:-1])}")
+    r = np.broadcast_to(r, p.shape[:-1])
+    return p.astype(np.float64, copy=False), r.astype(np.float64, copy=False)
+
+
+def policy_array(policy: ArrayLike, num_states: int, num_actions: int) -> np.ndarray:
+    """A policy as probabilities (S, A) in float64, or as actions (S,) where it is deterministic.
+
+    Deterministic policies are recognised in both spellings, so that solvers gather rows instead of averaging them.
+    """
+    array = number_array("policy", policy)
+    if array.ndim == 1 and array.dtype.kind in "iu":
+        if array.shape != (num_states,):
+            raise InputError(f"policy must give one action for each of {num_states} states, but its shape is {array.shape}")
+        bad = (array < 0) | (array >= num_actions)
+        if bad.any():
+            raise InputError(f"policy takes action {array[bad][0]} at {first_place(bad, ('state',))}, but there are {num_actions}")
+        return array.astype(np.int32)
+    if array.shape != (num_states, num_actions):
+        raise InputError(f"policy must have shape ({num_states}, {num_actions}), but it has shape {array.shape}")
+    tolerance = TOLERANCE.get(array.dtype, DEFAULT_TOLERANCE)
+    array = array.astype(np.float64)
+    if not array.min() >= 0:
+        bad = ~(array >= 0)
+        raise InputError(f"policy has the probability {array[bad][0]} at {first_place(bad, ('state', 'action'))}")
+    sums = array.sum(axis=1)
+    bad = ~(np.abs(sums - 1.0) <= tolerance)
+    if bad.any():
+        raise InputError(f"policy sums to {sums[bad][0]:.6g} instead of 1 at {first_place(bad, ('state',))}")
+    if np.all((array == 0.0) | (array == 1.0)):
+        return array.argmax(axis=1).astype(np.int32)
+    return array

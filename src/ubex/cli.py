@@ -1,0 +1,215 @@
+"""The command line. Each command is one small function; an experiment's flags come from its fields.
+
+Exit codes: 0 success, 1 a check or a run failed, 2 bad input (one line that names the value and the choices, no traceback).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from ubex import __version__, checks
+from ubex.types import InputError
+
+T = TypeVar("T")
+
+BAD_INPUT = 2
+FAILED = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Entry point of `ubex`."""
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """Runs one command line and returns its exit code."""
+    try:
+        if not arguments or arguments[0] in ("-h", "--help"):
+            print(usage())
+            return 0
+        if arguments[0] in ("-V", "--version"):
+            print(f"ubex {__version__}")
+            return 0
+        command = COMMANDS[checks.one_of("command", arguments[0], COMMANDS)]
+        return command(arguments[1:])
+    except InputError as error:
+        print(f"ubex: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except BrokenPipeError:  # the reader of our output went away, as in `ubex list | head -1`
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        print("ubex: interrupted", file=sys.stderr)
+        return 130
+
+
+def usage() -> str:
+    """What `ubex --help` prints."""
+    lines = ["usage: ubex COMMAND [options]", "", "commands:"]
+    lines += [f"  {name:<8} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
+    return "\n".join([*lines, "", "`ubex COMMAND --help` shows the options of one."])
+
+
+def parse(kind: Callable[..., T], arguments: list[str], program: str) -> T:
+    """Flags to a dataclass; tyro's framed messages become one line."""
+    captured = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(captured):
+            return tyro.cli(kind, args=arguments, prog=program)
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise SystemExit(0) from None
+        raise InputError(f"{one_line(captured.getvalue())} (see `{program} --help`)") from None
+
+
+def one_line(framed: str) -> str:
+    """The sentence inside one of tyro's frames, without its title, the flag's help and the colours."""
+    words = re.sub(r"\x1b\[[0-9;]*m|[│┃]", " ", framed)
+    lines = [line.strip() for line in words.splitlines() if line.strip() and not re.search(r"[─━╭╰]", line)]
+    text = re.split(r"Argument helptext:|For full helptext", " ".join(lines))[0].strip()
+    return re.sub(r"\s+", " ", text) or "bad options"
+
+
+def console() -> Console:
+    """Where people read: wide enough for tables when the output is a file."""
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=120)
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """Options of `ubex demo`."""
+
+    out: Path = Path("runs/demo")
+    """Folder for the results and figures."""
+
+
+def demo_command(arguments: list[str]) -> int:
+    """the main job on defaults, in about a minute: Table 1 and the first figures"""
+    from ubex.demo import demo
+
+    demo(parse(DemoOptions, arguments, "ubex demo").out, console())
+    return 0
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """This command takes no options."""
+
+
+def list_command(arguments: list[str]) -> int:
+    """environments, estimators, experiments"""
+    from ubex.envs import ENVS
+    from ubex.estimators import ESTIMATORS
+    from ubex.experiments import EXPERIMENTS
+
+    parse(NoOptions, arguments, "ubex list")
+    terminal = console()
+    for title, entries in (("environments", ENVS), ("estimators", ESTIMATORS), ("experiments", EXPERIMENTS)):
+        table = Table(title=title, title_justify="left", show_header=False, box=None)
+        for name, entry in entries.items():
+            table.add_row(f"  {name}", entry.summary)
+        terminal.print(table)
+    return 0
+
+
+def run_command(arguments: list[str]) -> int:
+    """one experiment: `ubex run NAME`, the experiment's fields as flags"""
+    from ubex.experiments import EXPERIMENTS
+    from ubex.report import tables
+    from ubex.runs import runner
+
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print("usage: ubex run NAME [--smoke] [--out DIR] [the experiment's own flags]\n\nexperiments:")
+        print("\n".join(f"  {name:<12} {entry.summary}" for name, entry in EXPERIMENTS.items()))
+        return 0 if arguments else BAD_INPUT
+    name = checks.one_of("experiment", arguments[0], EXPERIMENTS)
+    options = parse(run_options(EXPERIMENTS[name]), arguments[1:], f"ubex run {name}")
+    experiment = options.experiment.smoke() if options.smoke else options.experiment
+    out = options.out or Path("runs") / name
+    terminal = console()
+    results = runner.run(experiment, out, terminal)
+    for table in experiment.tables(results):
+        tables.show(table, terminal)
+    terminal.print(f"results: {out / 'results.csv'}", markup=False, soft_wrap=True)
+    return 0
+
+
+def run_options(experiment: type[Any]) -> type[Any]:
+    """Options of `ubex run NAME`: what every run has, and the experiment's fields without a prefix."""
+    return dataclasses.make_dataclass(
+        "RunOptions",
+        [
+            ("experiment", Annotated[experiment, tyro.conf.arg(name="")], dataclasses.field(default_factory=experiment)),
+            ("smoke", Annotated[bool, tyro.conf.arg(help="The same experiment, tiny.")], dataclasses.field(default=False)),
+            (
+                "out",
+                Annotated[Path | None, tyro.conf.arg(help="Folder of the run; runs/NAME by default.")],
+                dataclasses.field(default=None),
+            ),
+        ],
+        namespace={"__doc__": experiment.__doc__},
+    )
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """Options of `ubex bench tabular`."""
+
+    json: bool = False
+    """Print one JSON object instead of text."""
+
+
+def bench_command(arguments: list[str]) -> int:
+    """measured ratios: `ubex bench tabular [--json]`"""
+    from ubex.bench import tabular
+
+    suites = {"tabular": tabular.measure}
+    suite, rest = (arguments[0], arguments[1:]) if arguments and arguments[0] in suites else ("tabular", arguments)
+    if rest and not rest[0].startswith("-"):
+        checks.one_of("bench", rest[0], suites)
+    options = parse(BenchOptions, rest, f"ubex bench {suite}")
+    result = suites[suite]()
+    if options.json:
+        print(json.dumps(result))
+        return 0
+    for name, numbers in result.items():
+        print(name)
+        for quantity, value in numbers.items():
+            print(f"  {quantity:<22} {value:.4g}" if isinstance(value, float) else f"  {quantity:<22} {value}")
+    return 0
+
+
+def doctor_command(arguments: list[str]) -> int:
+    """checks the machine: versions, known-bad jaxlib, devices"""
+    from ubex.doctor import examine
+
+    parse(NoOptions, arguments, "ubex doctor")
+    findings = examine()
+    for finding in findings:
+        print(f"{'ok ' if finding.ok else 'BAD'}  {finding.name:<14} {finding.detail}")
+    bad = [finding.name for finding in findings if not finding.ok]
+    print(f"\nnot fit: {', '.join(bad)}" if bad else "\nall good")
+    return FAILED if bad else 0
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "demo": demo_command,
+    "list": list_command,
+    "run": run_command,
+    "bench": bench_command,
+    "doctor": doctor_command,
+}

@@ -1,0 +1,29 @@
+"""What an estimator of the value variance is: a record of one pure function.
+
+`local` turns next-value moments into a local uncertainty that the uncertainty Bellman equation propagates.
+`direct` turns the members' own values into a variance that nothing propagates. An estimator has exactly one of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jaxtyping import Array, Float
+
+from ubex.types import NextValues
+
+
+class Estimator(NamedTuple):
+    """One way to estimate the variance of values; see `docs/adding.md`."""
+
+    summary: str
+    """One line for `ubex list`."""
+    local: Callable[[NextValues, int], Float[Array, "*sa"]] | None = None
+    """(moments, ddof) -> local uncertainty, before rewards and discount."""
+    direct: Callable[[Float[Array, "N *sa"], int], Float[Array, "*sa"]] | None = None
+    """(member values, ddof) -> variance."""
+    min_models: int = 2
+    """The smallest ensemble for which the estimate means something."""
+    own_values: bool = True
+    """Whether it looks at the members' own values. Where it does not, they are never solved for (and are NaN)."""

@@ -1,0 +1,14 @@
+"""The paper's tables and figures, and ours: one file an experiment, and the table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ubex.experiments.random_mdp import RandomMDP
+from ubex.experiments.spec import Cell, Experiment
+from ubex.experiments.toy import Toy
+
+EXPERIMENTS: Mapping[str, type[Experiment]] = MappingProxyType({entry.name: entry for entry in (Toy, RandomMDP)})
+
+__all__ = ["EXPERIMENTS", "Cell", "Experiment"]

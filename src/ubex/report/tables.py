@@ -1,0 +1,24 @@
+"""Tables in the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rich.table
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from ubex.experiments.spec import Table
+
+
+def show(table: Table, console: Console) -> None:
+    """Prints a table and its note."""
+    console.print(table.title, style="italic", markup=False)
+    grid = rich.table.Table()
+    for index, column in enumerate(table.columns):
+        grid.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
+    for row in table.rows:
+        grid.add_row(*row)
+    console.print(grid)
+    if table.note:
+        console.print(table.note, markup=False)

@@ -1,0 +1,1 @@
+"""The tabular side: exact Bellman mathematics, a conjugate posterior, and the variance of values made of both."""

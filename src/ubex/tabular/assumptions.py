@@ -1,0 +1,42 @@
+"""The paper's assumptions and the lemmas that rest on them, as quantities that can be measured on any ensemble.
+
+Each is 0 (or equal to its partner) where independent transitions and acyclicity hold, and tells how far they fail where not.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from ubex.tabular.bellman import Policy, Scalar, policy_rows
+
+
+def visits_no_state_twice(p: Float[np.ndarray, "N S A S"]) -> bool:
+    """Whether no state can be visited again in any member (Assumption acyclic); absorbing states do not count as cycles."""
+    edges = (p > 0).any(axis=(0, 2))
+    absorbing = np.diag(edges) & (edges.sum(axis=1) == 1)
+    loops: Bool[np.ndarray, " S"] = np.diag(edges) & ~absorbing
+    number, _ = connected_components(csr_array(edges), directed=True, connection="strong")
+    return bool(number == edges.shape[0] and not loops.any())
+
+
+def transition_value_covariance(p: Float[Array, "N S A T"], v: Float[Array, "N T"]) -> Float[Array, "S A T"]:
+    """Cov[p(s'|s,a), V(s')] over members (Lemma independence_from_assumptions: 0 under the assumptions)."""
+    mean_p, mean_v = jnp.mean(p, axis=0, keepdims=True), jnp.mean(v, axis=0, keepdims=True)
+    return jnp.einsum("nsat,nt->sat", p - mean_p, v - mean_v) / p.shape[0]
+
+
+def uncorrelated_residual(p: Float[Array, "N S A S"], v: Float[Array, "N S"], policy: Policy) -> Float[Array, " S"]:
+    """E[sum p V] - sum E[p] E[V], the two sides of Lemma uncorrelated_property: 0 under the assumptions."""
+    return jnp.sum(policy_rows(transition_value_covariance(p, v), policy), axis=1)
+
+
+def variance_decomposition(
+    p: Float[Array, "N S A S"], v: Float[Array, "N S"], policy: Policy, discount: Scalar
+) -> Float[Array, " S"]:
+    """discount^2 (E[(sum p V)^2] - (E[sum p V])^2): the variance of V for known rewards, no assumptions (Lemma variance_decomp)."""
+    expected = jnp.stack([policy_rows(member, policy) @ own for member, own in zip(p, v, strict=True)])
+    return discount**2 * (jnp.mean(expected**2, axis=0) - jnp.mean(expected, axis=0) ** 2)

@@ -1,0 +1,182 @@
+"""Exact Bellman mathematics for finite MDPs: values by linear algebra, and the moments of next values.
+
+A policy is an array of probabilities (S, A), or of actions (S,) with an integer type; the second kind never multiplies by a
+one-hot matrix but gathers rows. Everything here is unbatched unless it says N, pure, and as precise as its input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from ubex.types import MDP, NextValues
+
+Policy = Float[Array, "S A"] | Int[Array, " S"]
+Scalar = float | Float[Array, ""]
+
+
+class Values(NamedTuple):
+    """State and action values of one MDP, or of N on a leading axis."""
+
+    v: Float[Array, "*n S"]
+    q: Float[Array, "*n S A"]
+
+
+def is_deterministic(policy: Policy) -> bool:
+    """Whether the policy is given as actions rather than probabilities (decided by its type, never by its content)."""
+    return policy.ndim == 1
+
+
+def policy_average(x: Float[Array, "S A"], policy: Policy) -> Float[Array, " S"]:
+    """Average of x(s, a) over the policy's actions."""
+    if is_deterministic(policy):
+        return jnp.take_along_axis(x, policy[:, None], axis=1)[:, 0]
+    return jnp.sum(policy * x, axis=1)
+
+
+def policy_rows(p: Float[Array, "S A T"], policy: Policy) -> Float[Array, "S T"]:
+    """Transition matrix of the Markov chain that the policy makes: sum over a of pi(a|s) p(s'|s,a)."""
+    if is_deterministic(policy):
+        return jnp.take_along_axis(p, policy[:, None, None], axis=1)[:, 0]
+    return jnp.sum(policy[:, :, None] * p, axis=1)
+
+
+def system(
+    p: Float[Array, "S A S"], policy: Policy, discount: Scalar, terminal: Bool[Array, " S"] | None = None
+) -> Float[Array, "S S"]:
+    """Matrix I - discount * P_pi of the Bellman equation.
+
+    `terminal` marks states whose value is known to be 0: their columns drop out, which is what makes discount 1 solvable.
+    """
+    rows = policy_rows(p, policy)
+    if terminal is not None:
+        rows = jnp.where(terminal[None, :], 0.0, rows)
+    return jnp.eye(rows.shape[0], dtype=rows.dtype) - discount * rows
+
+
+def backup(mdp: MDP, v: Float[Array, " S"], discount: Scalar) -> Float[Array, "S A"]:
+    """One Bellman backup: r(s,a) + discount * sum over s' of p(s'|s,a) v(s')."""
+    return jnp.asarray(mdp.r) + discount * (jnp.asarray(mdp.p) @ v)
+
+
+def equation(
+    mdp: MDP, policy: Policy, discount: Scalar, terminal: Bool[Array, " S"] | None = None
+) -> tuple[Float[Array, "*n S S"], Float[Array, "*n S 1"]]:
+    """Matrix and right-hand side of the Bellman equation of one MDP or, with a leading axis, of each of N."""
+    p, r = jnp.asarray(mdp.p), jnp.asarray(mdp.r)
+    if p.ndim == 4:
+        return jax.vmap(lambda p, r: equation(MDP(p, r), policy, discount, terminal))(p, r)
+    return system(p, policy, discount, terminal), policy_average(r, policy)[:, None]
+
+
+def with_actions(mdp: MDP, v: Float[Array, "*n S 1"], discount: Scalar) -> Values:
+    """State values (a column, as solvers return it) together with the action values that follow from them."""
+    p, r = jnp.asarray(mdp.p), jnp.asarray(mdp.r)
+    if p.ndim == 4:
+        return jax.vmap(lambda p, r, v: with_actions(MDP(p, r), v, discount))(p, r, v)
+    return Values(v=v[:, 0], q=backup(MDP(p, r), v[:, 0], discount))
+
+
+def solve(mdp: MDP, policy: Policy, discount: Scalar, terminal: Bool[Array, " S"] | None = None) -> Values:
+    """Values of a policy in one MDP or, with a leading axis, in each of N (eq. bellman_expectation, exactly).
+
+    One S x S solve a member, for stochastic and deterministic policies alike; action values follow by one backup.
+    """
+    return with_actions(mdp, jnp.linalg.solve(*equation(mdp, policy, discount, terminal)), discount)
+
+
+def mean_mdp(chunks: Sequence[MDP]) -> MDP:
+    """Mean over the members of all chunks (eq. mean_model, with the ensemble as the posterior).
+
+    Deviations from the first member are averaged, so identical members give that very member.
+    """
+
+    def mean(arrays: Sequence[Float[Array, "_ *shape"]]) -> Float[Array, "*shape"]:
+        first, number = arrays[0][:1], sum(array.shape[0] for array in arrays)
+        return first[0] + sum(jnp.sum(array - first, axis=0) for array in arrays) / number
+
+    return MDP(p=mean([jnp.asarray(chunk.p) for chunk in chunks]), r=mean([jnp.asarray(chunk.r) for chunk in chunks]))
+
+
+class Moments(NamedTuple):
+    """Next-value moments in both forms of the equation."""
+
+    v: NextValues
+    """Of V(s') with a ~ pi(.|s) and s' ~ p(.|s,a): trailing shape S (Theorems 1 and 2)."""
+    q: NextValues
+    """Of Q(s', a') with s' ~ p(.|s,a) and a' ~ pi(.|s'): trailing shape S A (appendix B)."""
+
+
+def next_values(samples: MDP, members: Values, p_bar: Float[Array, "S A S"], mean: Values, policy: Policy) -> Moments:
+    """Everything that the paper's local uncertainties are made of, exactly, from samples of the posterior and its mean."""
+
+    def moments(p: Float[Array, "S A S"], values: Values) -> RowMoments:
+        return row_moments(p, values, policy)
+
+    def one(p: Float[Array, "S A S"], own: Values) -> tuple[RowMoments, RowMoments, RowMoments]:
+        gap = Values(own.v - mean.v, own.q - mean.q)
+        return moments(p, mean), moments(p, own), moments(p, gap)
+
+    p = jnp.asarray(samples.p)
+    bar, member, gap = jax.vmap(one)(p, members)
+    total = moments(p_bar, mean)
+    rows, rows_bar = jax.vmap(policy_rows, in_axes=(0, None))(p, policy), policy_rows(p_bar, policy)
+    chi_v = jax.vmap(chi_square, in_axes=(0, None))(rows, rows_bar)
+    chi_q = jax.vmap(chi_square, in_axes=(0, None))(p, p_bar)
+    bound_v, bound_q = jnp.max(jnp.abs(members.v)), jnp.max(jnp.abs(members.q))
+    return Moments(
+        v=NextValues(bar.mean_v, bar.var_v, member.var_v, gap.var_v, total.var_v, chi_v, bound_v),
+        q=NextValues(bar.mean_q, bar.var_q, member.var_q, gap.var_q, total.var_q, chi_q, bound_q),
+    )
+
+
+class RowMoments(NamedTuple):
+    """Mean and variance of next values under one transition function and a policy, in both forms."""
+
+    mean_v: Float[Array, " S"]
+    var_v: Float[Array, " S"]
+    mean_q: Float[Array, "S A"]
+    var_q: Float[Array, "S A"]
+
+
+def row_moments(p: Float[Array, "S A S"], values: Values, policy: Policy) -> RowMoments:
+    """Mean and variance of the next value under every row of p, and under the policy's mixture of rows.
+
+    Matrix-vector products only: no array of the size of p is made. Values are shifted by the middle of their range first,
+    so that a large common offset costs no digits; what rounding leaves below zero is cut off, variances being non-negative.
+    """
+    shift = 0.5 * (jnp.max(values.v) + jnp.min(values.v))
+    x = values.v - shift
+    spread = jnp.zeros_like(x) if is_deterministic(policy) else policy_average((values.q - values.v[:, None]) ** 2, policy)
+    first, second, inner = jnp.moveaxis(p @ jnp.stack([x, x**2, spread], axis=1), -1, 0)
+    first_v, second_v = policy_average(first, policy), policy_average(second, policy)
+    return RowMoments(
+        mean_v=first_v + shift,
+        var_v=jnp.maximum(second_v - first_v**2, 0.0),
+        mean_q=first + shift,
+        var_q=jnp.maximum(second - first**2, 0.0) + inner,
+    )
+
+
+def chi_square(p: Float[Array, "*sa T"], p_bar: Float[Array, "*sa T"]) -> Float[Array, "*sa"]:
+    """Sum over next states of (p - p_bar)^2 / p_bar, where a next state of probability 0 adds nothing."""
+    possible = p_bar > 0
+    return jnp.sum(jnp.where(possible, (p - p_bar) ** 2 / jnp.where(possible, p_bar, 1.0), 0.0), axis=-1)
+
+
+def merge(parts: Sequence[Moments]) -> Moments:
+    """The moments of one ensemble whose members were handled in parts."""
+
+    def joined(parts: Sequence[NextValues]) -> NextValues:
+        members = {
+            field: jnp.concatenate([getattr(part, field) for part in parts])
+            for field in ("mean_bar", "var_bar", "var_member", "var_gap", "chi_square")
+        }
+        bound = jnp.max(jnp.stack([part.value_bound for part in parts]))
+        return NextValues(total=parts[0].total, value_bound=bound, **members)
+
+    return Moments(v=joined([part.v for part in parts]), q=joined([part.q for part in parts]))

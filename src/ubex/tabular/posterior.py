@@ -1,0 +1,308 @@
+"""Conjugate posteriors over tabular MDPs: Dirichlet transitions with Normal or Normal-Gamma rewards.
+
+Section "Tabular implementation" and appendix "Model learning" of the paper. Rows are independent, so the paper's
+assumption of independent transitions holds by construction; acyclicity holds only with a `support` that forbids cycles.
+The small records are the mathematics; `DirichletNormal` and `DirichletNormalGamma` are what users hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
+
+from ubex import checks
+from ubex.keys import as_key, named
+from ubex.precision import float64
+from ubex.tabular.sampling import log_gamma, sample_dirichlet
+from ubex.types import MDP, InputError, Key, KeyLike, Transitions
+
+TABLE = Float[np.ndarray, "S A"]
+AnyPosterior = TypeVar("AnyPosterior", bound="TabularPosterior")
+
+
+_sample_dirichlet = jax.jit(sample_dirichlet, static_argnames="num_models")
+_log_gamma = jax.jit(log_gamma)
+
+
+class Dirichlet(NamedTuple):
+    """Independent Dirichlet rows; entries of `alpha` that are 0 are impossible next states."""
+
+    alpha: Float[np.ndarray, "S A T"]
+
+    def observe(self, counts: Float[np.ndarray, "S A T"]) -> Dirichlet:
+        """Adds transition counts."""
+        return Dirichlet(self.alpha + counts)
+
+    def mean(self) -> Float[np.ndarray, "S A T"]:
+        """Posterior-mean transition probabilities."""
+        return self.alpha / self.alpha.sum(axis=-1, keepdims=True)
+
+    def row_covariance(self, state: int, action: int) -> Float[np.ndarray, "T T"]:
+        """Covariance matrix of one row: (diag(p) - p p^T) / (alpha_0 + 1)."""
+        row = self.alpha[state, action]
+        p = row / row.sum()
+        return (np.diag(p) - np.outer(p, p)) / (row.sum() + 1.0)
+
+    def row_variance(self, x: Float[np.ndarray, " T"]) -> TABLE:
+        """Variance of sum over s' of p(s'|s,a) x(s') for every (s, a), without forming a covariance matrix."""
+        p = self.mean()
+        centred = x - (p @ x)[..., None]
+        return np.einsum("sat,sat->sa", p, centred**2) / (self.alpha.sum(axis=-1) + 1.0)
+
+
+class Normal(NamedTuple):
+    """Unknown mean reward with a Normal prior and Normal noise of known precision. Infinite precision means known."""
+
+    loc: TABLE
+    precision: TABLE
+    noise_precision: float
+
+    def observe(self, count: TABLE, total: TABLE, square: TABLE) -> Normal:
+        """Conditions on sufficient statistics: number, sum and sum of squares of the observed rewards."""
+        del square
+        precision = self.precision + self.noise_precision * count
+        weight = np.where(count > 0, self.noise_precision / precision, 0.0)
+        return self._replace(loc=self.loc + weight * (total - count * self.loc), precision=precision)
+
+    def mean(self) -> TABLE:
+        """Posterior mean of the reward."""
+        return self.loc
+
+    def variance(self) -> TABLE:
+        """Posterior variance of the mean reward."""
+        return 1.0 / self.precision
+
+    def sample(self, key: Key, num_models: int) -> Float[Array, "N S A"]:
+        """Draws mean rewards."""
+        noise = jax.random.normal(key, (num_models, *self.loc.shape), jnp.float64)
+        return self.loc[None] + np.sqrt(self.variance())[None] * noise
+
+
+class NormalGamma(NamedTuple):
+    """Unknown mean reward and unknown noise: Normal-Gamma prior. Infinite `kappa` means a known mean."""
+
+    loc: TABLE
+    kappa: TABLE
+    shape: TABLE
+    rate: TABLE
+
+    def observe(self, count: TABLE, total: TABLE, square: TABLE) -> NormalGamma:
+        """Conditions on sufficient statistics: number, sum and sum of squares of the observed rewards."""
+        seen = count > 0
+        average = np.where(seen, total / np.maximum(count, 1.0), 0.0)
+        kappa = self.kappa + count
+        deviation = np.maximum(square - count * average**2, 0.0)
+        shrink = np.where(seen, count / (1.0 + count / self.kappa), 0.0)  # kappa n / (kappa + n), finite for infinite kappa
+        rate = self.rate + 0.5 * deviation + 0.5 * shrink * (average - self.loc) ** 2
+        loc = self.loc + np.where(seen, count / kappa, 0.0) * (average - self.loc)
+        return NormalGamma(loc=loc, kappa=kappa, shape=self.shape + 0.5 * count, rate=rate)
+
+    def mean(self) -> TABLE:
+        """Posterior mean of the reward."""
+        return self.loc
+
+    def variance(self) -> TABLE:
+        """Posterior variance of the mean reward (a Student t): rate / (kappa (shape - 1)), infinite for shape <= 1."""
+        heavy = self.shape <= 1.0
+        return np.where(heavy & np.isfinite(self.kappa), np.inf, self.rate / (self.kappa * np.where(heavy, 1.0, self.shape - 1.0)))
+
+    def sample(self, key: Key, num_models: int) -> Float[Array, "N S A"]:
+        """Draws mean rewards, each with a noise level of its own."""
+        shape = (num_models, *self.loc.shape)
+        noise_shape = jnp.asarray(np.broadcast_to(self.shape, shape))
+        log_precision = _log_gamma(named(key, "noise"), noise_shape) - np.log(self.rate)[None]
+        noise = jax.random.normal(named(key, "mean"), shape, jnp.float64)
+        return self.loc[None] + noise * jnp.exp(-0.5 * log_precision) / np.sqrt(self.kappa)[None]
+
+
+@dataclass(frozen=True)
+class TabularPosterior:
+    """Independent transitions and rewards (appendix B), with an optional absorbing terminal state as the last state."""
+
+    transitions: Dirichlet
+    rewards: Normal | NormalGamma
+    terminal: bool
+
+    @property
+    def num_states(self) -> int:
+        """Number of states of the modelled MDP, the terminal one included."""
+        return self.transitions.alpha.shape[0]
+
+    @property
+    def num_actions(self) -> int:
+        """Number of actions."""
+        return self.transitions.alpha.shape[1]
+
+    def observe(self: AnyPosterior, transitions: Transitions, repeats: int = 1) -> AnyPosterior:
+        """The posterior after seeing transitions, each counted `repeats` times."""
+        repeats = checks.whole("repeats", repeats, 1)
+        state, action, reward, next_state = self._checked(transitions)
+        count = np.zeros(self.transitions.alpha.shape)
+        np.add.at(count, (state, action, next_state), float(repeats))
+        total, square = np.zeros(count.shape[:2]), np.zeros(count.shape[:2])
+        np.add.at(total, (state, action), repeats * reward)
+        np.add.at(square, (state, action), repeats * reward**2)
+        posterior = object.__new__(type(self))
+        TabularPosterior.__init__(
+            posterior, self.transitions.observe(count), self.rewards.observe(count.sum(axis=-1), total, square), self.terminal
+        )
+        return posterior
+
+    @float64
+    def sample(self, key: KeyLike, num_models: int) -> MDP:
+        """Draws MDPs from the posterior, on a leading axis."""
+        num_models = checks.whole("num_models", num_models, 1)
+        checks.fits("a sample of the posterior", (num_models, *self.transitions.alpha.shape))
+        root = as_key(key)
+        p = _sample_dirichlet(named(root, "transitions"), jnp.asarray(self.transitions.alpha), num_models)
+        return MDP(p=p, r=self.rewards.sample(named(root, "rewards"), num_models))
+
+    def mean(self) -> MDP:
+        """The posterior-mean MDP (eq. mean_model)."""
+        return MDP(p=self.transitions.mean(), r=self.rewards.mean())
+
+    def _checked(self, transitions: Transitions) -> tuple[np.ndarray, ...]:
+        num_states, num_actions = self.num_states, self.num_actions
+        rows = [np.atleast_1d(checks.number_array(name, x)) for name, x in zip(Transitions._fields, transitions, strict=True)]
+        if len({row.shape for row in rows}) != 1 or rows[0].ndim != 1:
+            raise InputError(f"state, action, reward and next_state must be lists of one length, not {[row.shape for row in rows]}")
+        for name, row, limit in (("state", rows[0], num_states), ("action", rows[1], num_actions), ("next_state", rows[3], num_states)):
+            if row.size and row.dtype.kind not in "iu":
+                raise InputError(f"{name} must hold whole numbers, but its type is {row.dtype}")
+            bad = (row < 0) | (row >= limit)
+            if bad.any():
+                raise InputError(f"{name} {row[bad][0]} of transition {bad.argmax()} is out of range: there are {limit}")
+        state, action, next_state = (rows[i].astype(np.int64) for i in (0, 1, 3))
+        reward = rows[2].astype(np.float64)
+        if not np.isfinite(reward).all():
+            bad = ~np.isfinite(reward)
+            raise InputError(f"reward of transition {bad.argmax()} is {reward[bad][0]}")
+        if self.terminal and (state == num_states - 1).any():
+            raise InputError(f"transition {(state == num_states - 1).argmax()} starts in the terminal state {num_states - 1}")
+        bad = self.transitions.alpha[state, action, next_state] == 0.0
+        if bad.any():
+            i = bad.argmax()
+            raise InputError(f"transition {i} goes from state {state[i]} to {next_state[i]}, which the support rules out")
+        return state, action, reward, next_state
+
+
+class DirichletNormal(TabularPosterior):
+    """Posterior with Dirichlet transitions and Normal rewards, the paper's tabular model.
+
+    Example:
+        >>> posterior = DirichletNormal(2, 1)
+        >>> posterior = posterior.observe(Transitions(state=[0], action=[0], reward=[1.0], next_state=[1]))
+        >>> posterior.sample(0, 5).p.shape
+        (5, 2, 1, 2)
+    """
+
+    def __init__(
+        self,
+        num_states: int,
+        num_actions: int,
+        *,
+        concentration: ArrayLike | None = None,
+        support: ArrayLike | None = None,
+        terminal: bool = False,
+        reward_mean: ArrayLike = 0.0,
+        reward_precision: ArrayLike = 1.0,
+        noise_precision: float = 1e6,
+    ) -> None:
+        """Sets the prior.
+
+        Args:
+            num_states: S, without the terminal state.
+            num_actions: A.
+            concentration: Dirichlet parameters, a number or an array that broadcasts to (S, A, S') with S' counting the
+                terminal state; 1/sqrt(S) by default, as in the paper.
+            support: which next states are possible, broadcasts to (S, A, S'); all by default.
+            terminal: adds an absorbing state with reward 0, known for certain, as the last state.
+            reward_mean: prior mean of the rewards, broadcasts to (S, A).
+            reward_precision: prior precision of the rewards, broadcasts to (S, A).
+            noise_precision: precision of an observed reward; 1e6 as in the published runs (nearly noise-free).
+        """
+        transitions = _dirichlet_prior(num_states, num_actions, concentration, support, terminal)
+        shape = transitions.alpha.shape[:2]
+        loc = _table("reward_mean", reward_mean, shape, terminal, at_terminal=0.0)
+        precision = _table("reward_precision", reward_precision, shape, terminal, at_terminal=np.inf, positive=True)
+        rewards = Normal(loc, precision, checks.real("noise_precision", noise_precision, np.finfo(float).tiny, 1e300))
+        super().__init__(transitions, rewards, terminal)
+
+
+class DirichletNormalGamma(TabularPosterior):
+    """Posterior with Dirichlet transitions and Normal-Gamma rewards: the noise of the rewards is learned as well."""
+
+    def __init__(
+        self,
+        num_states: int,
+        num_actions: int,
+        *,
+        concentration: ArrayLike | None = None,
+        support: ArrayLike | None = None,
+        terminal: bool = False,
+        reward_mean: ArrayLike = 0.0,
+        reward_kappa: ArrayLike = 1.0,
+        noise_shape: ArrayLike = 2.0,
+        noise_rate: ArrayLike = 1.0,
+    ) -> None:
+        """Sets the prior: precision of the noise ~ Gamma(noise_shape, noise_rate), mean ~ Normal(reward_mean, 1/(kappa precision)).
+
+        The transition arguments are those of `DirichletNormal`; the reward arguments broadcast to (S, A).
+        """
+        transitions = _dirichlet_prior(num_states, num_actions, concentration, support, terminal)
+        shape = transitions.alpha.shape[:2]
+        rewards = NormalGamma(
+            loc=_table("reward_mean", reward_mean, shape, terminal, at_terminal=0.0),
+            kappa=_table("reward_kappa", reward_kappa, shape, terminal, at_terminal=np.inf, positive=True),
+            shape=_table("noise_shape", noise_shape, shape, terminal, at_terminal=2.0, positive=True),
+            rate=_table("noise_rate", noise_rate, shape, terminal, at_terminal=1.0, positive=True),
+        )
+        super().__init__(transitions, rewards, terminal)
+
+
+def _dirichlet_prior(
+    num_states: int, num_actions: int, concentration: ArrayLike | None, support: ArrayLike | None, terminal: bool
+) -> Dirichlet:
+    num_states, num_actions = checks.whole("num_states", num_states, 1), checks.whole("num_actions", num_actions, 1)
+    total = num_states + bool(terminal)
+    checks.fits("the Dirichlet parameters", (total, num_actions, total))
+    given = checks.number_array("concentration", num_states**-0.5 if concentration is None else concentration)
+    possible = np.asarray(True if support is None else support, dtype=bool)
+    inner = (num_states, num_actions, total)
+    try:
+        parameters, possible = np.broadcast_to(given, inner), np.broadcast_to(possible, inner)
+    except ValueError:
+        raise InputError(f"concentration {given.shape} and support {possible.shape} must broadcast to {inner}") from None
+    bad = possible & ~((parameters > 0) & np.isfinite(parameters))
+    if bad.any():
+        where = checks.first_place(bad, ("state", "action", "next state"))
+        raise InputError(f"Dirichlet parameters must be positive, but one is {parameters[bad][0]} at {where}")
+    if not possible.any(axis=-1).all():
+        raise InputError(f"support leaves no next state at {checks.first_place(~possible.any(axis=-1), ('state', 'action'))}")
+    alpha = np.zeros((total, num_actions, total))
+    alpha[:num_states] = np.where(possible, parameters, 0.0)
+    if terminal:
+        alpha[-1, :, -1] = 1.0
+    return Dirichlet(alpha)
+
+
+def _table(
+    name: str, value: ArrayLike, shape: tuple[int, int], terminal: bool, *, at_terminal: float, positive: bool = False
+) -> TABLE:
+    given = checks.number_array(name, value)
+    inner = (shape[0] - bool(terminal), shape[1])
+    try:
+        table = np.broadcast_to(given, inner).astype(np.float64)
+    except ValueError:
+        raise InputError(f"{name} must broadcast to {inner}, but it has shape {given.shape}") from None
+    bad = ~(np.isfinite(table) & (table > 0)) if positive else ~np.isfinite(table)
+    if bad.any():
+        kind = "positive and finite" if positive else "finite"
+        raise InputError(f"{name} must be {kind}, but it is {table[bad][0]} at {checks.first_place(bad, ('state', 'action'))}")
+    return np.concatenate([table, np.full((1, shape[1]), at_terminal)]) if terminal else table

@@ -1,0 +1,110 @@
+"""Algorithm 1 of the paper, tabular: the variance of values from samples of the posterior over MDPs.
+
+The uncertainty Bellman equation is a Bellman equation in the "uncertainty MDP" (mean dynamics, discount squared), so the
+same linear solve serves it. The V and the Q form share the matrix: one factorisation, two right-hand sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ubex import ube
+from ubex.estimators import Estimator
+from ubex.tabular import bellman
+from ubex.tabular.bellman import Policy, Scalar, Values
+from ubex.types import MDP, NextValues
+
+
+class Uncertainty(NamedTuple):
+    """Variances in both forms, the mean values, and the uncertainty rewards that were propagated in both forms."""
+
+    v: Float[Array, " S"]
+    q: Float[Array, "S A"]
+    mean: Values
+    local_v: Float[Array, " S"]
+    local_q: Float[Array, "S A"]
+
+
+def estimate(
+    estimator: Estimator,
+    samples: MDP,
+    mean: MDP,
+    policy: Policy,
+    discount: Scalar,
+    *,
+    u_min: Scalar = 0.0,
+    ddof: int = 0,
+    terminal: Bool[Array, " S"] | None = None,
+) -> Uncertainty:
+    """Variance of V and Q under a posterior that is given by samples and its mean MDP, as one function to compile.
+
+    The mean values are those of the mean MDP; variances over members divide by N - ddof.
+    """
+    mean_values = bellman.solve(mean, policy, discount, terminal)
+    members = bellman.solve(samples, policy, discount, terminal)
+    if estimator.direct is not None:
+        return direct(estimator, members, mean_values, ddof)
+    local = local_rewards(
+        estimator, [samples], [members], mean, mean_values, policy, discount, u_min=u_min, ddof=ddof
+    )
+    return propagate(*local, mean, mean_values, policy, discount, terminal)
+
+
+def direct(estimator: Estimator, members: Values, mean_values: Values, ddof: int = 0) -> Uncertainty:
+    """The variance straight from the members' values: nothing is propagated."""
+    assert estimator.direct is not None, "only for estimators with `direct`"
+    v, q = estimator.direct(members.v, ddof), estimator.direct(members.q, ddof)
+    return Uncertainty(v, q, mean_values, jnp.zeros_like(v), jnp.zeros_like(q))
+
+
+def local_rewards(
+    estimator: Estimator,
+    chunks: Sequence[MDP],
+    members: Sequence[Values],
+    mean: MDP,
+    mean_values: Values,
+    policy: Policy,
+    discount: Scalar,
+    *,
+    u_min: Scalar,
+    ddof: int,
+) -> tuple[Float[Array, " S"], Float[Array, "S A"]]:
+    """Uncertainty rewards Var[r] + discount^2 max(u, u_min) in V and in Q form (appendix B).
+
+    The clip acts on u alone, before the reward variance is added, as the paper's text has it. The samples may come in
+    chunks, so that large ensembles need no second copy of themselves.
+    """
+    assert estimator.local is not None, "only for estimators with `local`"
+    p_bar = jnp.asarray(mean.p)
+    parts = zip(chunks, members, strict=True)
+    moments = bellman.merge([bellman.next_values(chunk, own, p_bar, mean_values, policy) for chunk, own in parts])
+    rewards_q = jnp.concatenate([jnp.asarray(chunk.r) for chunk in chunks])
+    rewards_v = jax.vmap(lambda r: bellman.policy_average(r, policy))(rewards_q)
+
+    def reward(moments: NextValues, rewards: Float[Array, "N *sa"]) -> Float[Array, "*sa"]:
+        u = ube.clip(estimator.local(moments, ddof), u_min)
+        return ube.uncertainty_reward(u, ube.member_variance(rewards, ddof), discount)
+
+    return reward(moments.v, rewards_v), reward(moments.q, rewards_q)
+
+
+def propagate(
+    local_v: Float[Array, " S"],
+    local_q: Float[Array, "S A"],
+    mean: MDP,
+    mean_values: Values,
+    policy: Policy,
+    discount: Scalar,
+    terminal: Bool[Array, " S"] | None = None,
+) -> Uncertainty:
+    """Solves the uncertainty Bellman equation in its V form and its Q form (eq. bellman_exact, Theorem ube_q)."""
+    p_bar = jnp.asarray(mean.p)
+    right = jnp.stack([local_v, bellman.policy_average(local_q, policy)], axis=1)
+    solution = jnp.linalg.solve(bellman.system(p_bar, policy, discount**2, terminal), right)
+    q = bellman.backup(MDP(p_bar, local_q), solution[:, 1], discount**2)
+    return Uncertainty(solution[:, 0], q, mean_values, local_v, local_q)

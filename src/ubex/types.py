@@ -1,0 +1,95 @@
+"""The types that every part of ubex speaks: MDPs, observed transitions, and the paper's next-value moments.
+
+An ensemble of MDPs (samples of a posterior) is one `MDP` whose arrays have a leading axis N.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from numpy.typing import ArrayLike
+
+Key: TypeAlias = PRNGKeyArray
+"""An explicit JAX random key."""
+
+KeyLike: TypeAlias = int | PRNGKeyArray | np.ndarray
+"""What the public functions take as a key: a JAX key, or an integer seed."""
+
+
+class InputError(ValueError):
+    """Bad input from the caller: one line that names the problem and the place."""
+
+
+class MDP(NamedTuple):
+    """One MDP, or N of them on a leading axis.
+
+    Example:
+        >>> mdp = MDP(p=[[[0.0, 1.0]], [[0.0, 1.0]]], r=[[1.0], [0.0]])
+    """
+
+    p: ArrayLike
+    """Transition probabilities, shape (*n, S, A, S)."""
+    r: ArrayLike
+    """Rewards, shape (*n, S, A); with samples in `p`, shape (S, A) means that the rewards are known."""
+
+
+class Transitions(NamedTuple):
+    """Observed transitions, one per row; a posterior conditions on them."""
+
+    state: ArrayLike
+    action: ArrayLike
+    reward: ArrayLike
+    next_state: ArrayLike
+
+
+@runtime_checkable
+class Posterior(Protocol):
+    """Anything that can stand for a posterior over MDPs."""
+
+    def sample(self, key: KeyLike, num_models: int) -> MDP:
+        """Draws MDPs, on a leading axis."""
+        ...
+
+    def mean(self) -> MDP:
+        """Returns the posterior-mean MDP."""
+        ...
+
+
+class NextValues(NamedTuple):
+    """Moments of the values at the next step: everything the paper's local uncertainties are made of.
+
+    The trailing shape is `S A` or `S` where they are computed exactly (tabular) and `B` where they are estimated by
+    sampling (deep). "Mean" values are those of the posterior mean; "own" values are those of member i.
+    """
+
+    mean_bar: Float[Array, "N *sa"]
+    """Expectation under p_i and the policy of the mean value at the next step."""
+    var_bar: Float[Array, "N *sa"]
+    """Variance under p_i and the policy of the mean value."""
+    var_member: Float[Array, "N *sa"]
+    """Variance under p_i and the policy of member i's own value."""
+    var_gap: Float[Array, "N *sa"]
+    """Variance under p_i and the policy of (own value - mean value)."""
+    total: Float[Array, "*sa"]
+    """Variance under the mean model and the policy of the mean value."""
+    chi_square: Float[Array, "N *sa"]
+    """Sum over next states of (p_i - p_bar)^2 / p_bar; only the 2018 bound uses it, and only the tabular side has it."""
+    value_bound: Float[Array, ""]
+    """A bound on the absolute value of any member; only the 2018 bound uses it."""
+
+
+class ValueVariance(NamedTuple):
+    """What `value_variance` returns: float64 NumPy arrays. Nothing is clamped: with `u_min=-inf` variances can be negative."""
+
+    v: Float[np.ndarray, " S"]
+    """Variance of the state values, by the V form of the equation."""
+    q: Float[np.ndarray, "S A"]
+    """Variance of the action values, by the Q form. Its policy average is not `v`."""
+    v_mean: Float[np.ndarray, " S"]
+    """State values of the mean MDP."""
+    q_mean: Float[np.ndarray, "S A"]
+    """Action values of the mean MDP."""
+    local: Float[np.ndarray, "S A"]
+    """The uncertainty rewards that were propagated (Q form); 0 for estimators that propagate nothing."""

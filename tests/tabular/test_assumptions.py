@@ -1,0 +1,51 @@
+"""What the assumptions forbid is seen."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from worlds import random_ensemble
+
+from ubex.envs import toy
+from ubex.tabular import assumptions
+
+
+def values(samples: object, discount: float = 1.0) -> np.ndarray:
+    p, r = np.asarray(samples.p), np.asarray(samples.r)
+    v = np.zeros(r.shape[:2])
+    for _ in range(p.shape[1]):
+        v = (r + discount * np.einsum("nsat,nt->nsa", p, v))[:, :, 0]
+    return v
+
+
+def test_cycles_are_seen() -> None:
+    assert assumptions.visits_no_state_twice(np.asarray(toy.posterior_samples().p))
+    assert not assumptions.visits_no_state_twice(np.asarray(random_ensemble(0, 2, 3, 1).p))
+    stays = np.zeros((1, 2, 1, 2))
+    stays[0, 0, 0] = [0.5, 0.5]  # a state that may stay where it is
+    stays[0, 1, 0] = [0.0, 1.0]
+    assert not assumptions.visits_no_state_twice(stays)
+
+
+def test_dependent_rows_give_a_covariance() -> None:
+    policy = np.zeros(5, dtype=np.int32)
+    for correlated, expected in ((False, 0.0), (True, 0.05 * 5.0)):
+        samples = toy.posterior_samples(correlated)
+        v = values(samples)
+        with jax.enable_x64(True):
+            arguments = jnp.asarray(samples.p), jnp.asarray(v)
+            covariance = assumptions.transition_value_covariance(*arguments)
+            residual = assumptions.uncorrelated_residual(*arguments, jnp.asarray(policy))
+        np.testing.assert_allclose(covariance[0, 0, 2], expected, atol=1e-12)  # Cov[delta, 100 beta]
+        np.testing.assert_allclose(residual[0], expected, atol=1e-12)
+
+
+def test_variance_decomposition_needs_no_assumption() -> None:
+    samples = toy.posterior_samples(correlated=True)
+    v = values(samples)
+    with jax.enable_x64(True):
+        found = assumptions.variance_decomposition(
+            jnp.asarray(samples.p), jnp.asarray(v), jnp.zeros(5, jnp.int32), toy.DISCOUNT
+        )
+    np.testing.assert_allclose(found, v.var(axis=0), atol=1e-10)

@@ -1,0 +1,131 @@
+"""The command line: what it prints, writes and returns, good input and bad."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from ubex import cli, load_results
+from ubex.estimators import ESTIMATORS
+from ubex.experiments import EXPERIMENTS
+
+
+def test_toy_prints_the_table_and_writes_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["run", "toy", "--out", str(tmp_path / "toy")]) == 0
+    printed = capsys.readouterr().out
+    for number in ("-0.5625", "5.0625", "21.3125", "15.6875", "25.0000", "+35.9%"):
+        assert number in printed
+    assert "VIOLATES" not in printed
+    results = load_results(tmp_path / "toy")
+    assert list(results.columns[:6]) == ["experiment", "environment", "method", "seed", "metric", "value"]
+    value = results.set_index(["method", "metric"])["value"]
+    assert value["exact-ube", "variance_s0"] == pytest.approx(15.6875, abs=1e-9)
+    assert value["brute-force", "variance_s0"] == pytest.approx(15.6875, abs=1e-9)
+    assert value["pombu", "local_s0"] == pytest.approx(5.0625, abs=1e-9)
+
+
+def test_correlated_toy_says_that_it_violates_the_assumptions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["run", "toy", "--correlated", "--out", str(tmp_path)]) == 0
+    assert "VIOLATES" in capsys.readouterr().out
+    value = load_results(tmp_path).set_index(["method", "metric"])["value"]
+    assert value["brute-force", "variance_s0"] == pytest.approx(30.25, abs=1e-9)  # values 35 and 24
+    assert value["exact-ube", "variance_s0"] == pytest.approx(15.6875, abs=1e-9)
+
+
+def test_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["list"]) == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in [*ESTIMATORS, *EXPERIMENTS, "toy"])
+
+
+def test_demo_ends_with_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ubex.demo.SEEDS", 1)
+    assert cli.run(["demo", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "15.6875" in printed
+    for name in ("toy", "random-mdp"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+        assert (tmp_path / f"{name}.svg").exists()
+        assert len(load_results(tmp_path / name)) > 0
+    errors = load_results(tmp_path / "random-mdp")
+    errors = errors[(errors["metric"] == "median_relative_error") & (errors["method"] == "exact-ube")]
+    assert errors[(errors["structure"] == "acyclic") & (errors["num_models"] == 100)]["value"].mean() < 0.25
+
+
+@pytest.mark.parametrize("name", sorted(EXPERIMENTS))
+def test_every_experiment_has_a_smoke_form(name: str, tmp_path: Path) -> None:
+    assert cli.run(["run", name, "--smoke", "--out", str(tmp_path)]) == 0
+    results = load_results(tmp_path)
+    assert results["value"].notna().all()
+    assert set(results["experiment"]) == {name}
+
+
+def test_results_do_not_depend_on_what_else_runs(tmp_path: Path) -> None:
+    common = ["run", "random-mdp", "--smoke"]
+    assert cli.run([*common, "--out", str(tmp_path / "one")]) == 0
+    assert cli.run([*common, "--out", str(tmp_path / "two")]) == 0
+    pd.testing.assert_frame_equal(load_results(tmp_path / "one"), load_results(tmp_path / "two"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nonsense"], "unknown command 'nonsense'; choose from: demo, list, run"),
+        (["run", "nonsense"], "unknown experiment 'nonsense'; choose from: toy, random-mdp"),
+        (["run", "random-mdp", "--methods", "nonsense"], "unknown method 'nonsense'; choose from: exact-ube"),
+        (["run", "random-mdp", "--seeds", "0"], "seeds must be at least 1, but it is 0"),
+        (["run", "random-mdp", "--seeds", "many"], "--seeds"),
+        (["run", "random-mdp", "--size", "-3"], "size must be at least 2, but it is -3"),
+        (["run", "random-mdp", "--discount", "1.5"], "discount must be in [0, 1], but it is 1.5"),
+        (["run", "random-mdp", "--num-models", "1"], "num_models must be at least 2, but it is 1"),
+        (["run", "toy", "--nonsense", "1"], "--nonsense"),
+        (["bench", "nonsense"], "unknown bench 'nonsense'; choose from: tabular"),
+        (["run", "toy", "--out", __file__], "is a file, not a folder"),
+        (["run", "toy", "--out", "/proc/nowhere/here"], "cannot be made"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(arguments) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert len(captured.err.strip().splitlines()) == 1
+    assert "Traceback" not in captured.err
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["--version"], ["run", "--help"]])
+def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(arguments) == 0
+    assert "ubex" in capsys.readouterr().out
+
+
+def test_installed_command_works_and_bad_input_exits_with_2() -> None:
+    program = Path(sys.executable).with_name("ubex")
+    good = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    assert good.returncode == 0
+    bad = subprocess.run([program, "run", "nope"], capture_output=True, text=True, check=False)
+    assert (bad.returncode, bad.stdout) == (2, "")
+    assert "Traceback" not in bad.stderr
+
+
+def test_load_results_refuses_what_is_not_a_run(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no results\.csv"):
+        load_results(tmp_path)
+    (tmp_path / "results.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="lacks the column experiment"):
+        load_results(tmp_path)
+
+
+def test_bench_prints_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ubex.bench.tabular.NUM_STATES", 120)
+    monkeypatch.setattr("ubex.bench.tabular.peak_memory_ratio", lambda: 1.0)
+    assert cli.run(["bench", "tabular", "--json"]) == 0
+    numbers = json.loads(capsys.readouterr().out)["value_variance"]
+    assert numbers["ratio"] > 0
+    assert numbers["states"] == 120

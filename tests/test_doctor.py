@@ -1,0 +1,30 @@
+"""The doctor finds what it is there for."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+import pytest
+
+from ubex import cli, doctor
+
+
+def test_this_machine_is_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    """Fails under a jaxlib that computes wrong numbers: the probes are run, not only the version read."""
+    assert cli.run(["doctor"]) == 0
+    assert "all good" in capsys.readouterr().out
+
+
+def test_known_bad_release_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.metadata.version
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.10.2" if name == "jaxlib" else real(name))
+    assert cli.run(["doctor"]) == 1
+    printed = capsys.readouterr().out
+    assert "BAD  jaxlib" in printed
+    assert "0.10.2 computes wrong numbers" in printed
+
+
+def test_wrong_numbers_are_noticed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "batched_reduction_error", lambda: 0.002)
+    assert cli.run(["doctor"]) == 1
+    assert "BAD  batched sums" in capsys.readouterr().out

@@ -1,0 +1,68 @@
+"""The project's own promises: the lock, the documents, and the memory that a call takes."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from ubex.bench import tabular
+from ubex.doctor import KNOWN_BAD_JAX
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCK = (ROOT / "requirements.lock").read_text()
+EQUATIONS = (ROOT / "docs" / "equations.md").read_text()
+
+
+def test_lock_names_no_index_and_pins_everything() -> None:
+    lines = [line for line in LOCK.splitlines() if line and not line.startswith(("#", " "))]
+    assert len(lines) > 40
+    assert all(re.match(r"^[A-Za-z0-9._-]+==[^ ]+( ; .+)?$", line) for line in lines)
+    assert "http" not in LOCK
+
+
+def test_lock_avoids_the_known_bad_releases() -> None:
+    pinned = re.findall(r"^jax(?:lib)?==([^ ]+)", LOCK, re.MULTILINE)
+    assert pinned
+    assert not set(pinned) & set(KNOWN_BAD_JAX)
+    declared = (ROOT / "pyproject.toml").read_text()
+    assert all(f"!={bad}" in declared for bad in KNOWN_BAD_JAX)
+
+
+def names_in_equations() -> list[str]:
+    return sorted(set(re.findall(r"`(ubex[\w.]*\.\w+)`", EQUATIONS)))
+
+
+@pytest.mark.parametrize("name", names_in_equations())
+def test_every_function_in_the_equations_page_exists(name: str) -> None:
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            found = getattr(found, part)
+        return
+    pytest.fail(name)
+
+
+def test_every_test_in_the_equations_page_exists() -> None:
+    named = set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", EQUATIONS))
+    assert len(named) > 15
+    for file, function in named:
+        assert f"def {function}(" in (ROOT / file).read_text(), f"{file}::{function}"
+
+
+def test_readme_starts_with_the_two_commands_and_its_python_runs() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert readme.index("make demo") < readme.index("make test") < readme.index("```python")
+    for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL):
+        exec(compile(block, "README.md", "exec"), {})
+
+
+def test_memory_of_a_call_is_at_most_three_times_its_samples() -> None:
+    """1,000 states, 4 actions, 5 samples; the samples themselves count."""
+    assert tabular.peak_memory_ratio() <= 3.0

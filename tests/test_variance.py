@@ -1,0 +1,252 @@
+"""The public call: what it takes, what it returns, what it refuses, and what it leaves untouched."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from worlds import random_ensemble, random_policy
+
+import ubex
+from ubex import MDP, DirichletNormal, value_variance, variance
+from ubex.envs import toy
+
+S, A, N = 4, 2, 3
+
+
+@pytest.fixture
+def ensemble() -> MDP:
+    return random_ensemble(seed=0, num_models=N, num_states=S, num_actions=A)
+
+
+POLICY = random_policy(seed=1, num_states=S, num_actions=A)
+
+
+def test_table_1() -> None:
+    samples, policy = toy.posterior_samples(), np.ones((5, 1))
+    exact = value_variance(samples, policy, 1.0, estimator="exact-ube", u_min=-np.inf)
+    bound = value_variance(samples, policy, 1.0, estimator="pombu")
+    for found, expected in (
+        (exact.local[0, 0], -0.5625),
+        (bound.local[0, 0], 5.0625),
+        (bound.v[0], 21.3125),
+        (exact.v[0], 15.6875),
+        (exact.local[2, 0], 25.0),
+        (bound.local[2, 0], 25.0),
+        (bound.v[2], 25.0),
+        (exact.v[2], 25.0),
+    ):
+        assert found == pytest.approx(expected, abs=1e-9)
+    np.testing.assert_allclose(exact.v[[1, 3, 4]], 0.0, atol=1e-12)
+
+
+def test_printed_table_entry_that_needs_discount_099() -> None:
+    bound = value_variance(toy.posterior_samples(), np.ones((5, 1)), 0.99, estimator="pombu")
+    w = bound.local[0, 0] / 0.99**2
+    assert w == pytest.approx(4.96, abs=0.005)
+
+
+def test_inputs_may_be_numpy_jax_or_lists(ensemble: MDP) -> None:
+    expected = value_variance(ensemble, POLICY, 0.9)
+    lists = MDP(np.asarray(ensemble.p).tolist(), np.asarray(ensemble.r).tolist())
+    np.testing.assert_array_equal(value_variance(lists, POLICY.tolist(), 0.9).q, expected.q)
+    with jax.enable_x64(True):
+        on_device = MDP(jnp.asarray(ensemble.p), jnp.asarray(ensemble.r))
+    np.testing.assert_array_equal(value_variance(on_device, POLICY, 0.9).q, expected.q)
+    single = MDP(jnp.asarray(np.asarray(ensemble.p, np.float32)), jnp.asarray(np.asarray(ensemble.r, np.float32)))
+    np.testing.assert_allclose(value_variance(single, POLICY.astype(np.float32), 0.9).q, expected.q, rtol=1e-3)
+
+
+def test_known_rewards_may_be_given_once(ensemble: MDP) -> None:
+    r = np.asarray(ensemble.r)[0]
+    once = value_variance(MDP(ensemble.p, r), POLICY, 0.9)
+    repeated = value_variance(MDP(ensemble.p, np.stack([r] * N)), POLICY, 0.9)
+    np.testing.assert_array_equal(once.q, repeated.q)
+
+
+def test_v_is_not_the_policy_average_of_q() -> None:
+    """One decision, two independent rewards of variance 1, uniform policy: Var[V] = 1/2, while both Var[Q] = 1."""
+    p = np.zeros((4, 2, 2, 2))
+    p[..., 1] = 1.0
+    r = np.zeros((4, 2, 2))
+    r[:, 0] = [[1, 1], [1, -1], [-1, 1], [-1, -1]]
+    result = value_variance(MDP(p, r), np.full((2, 2), 0.5), 1.0)
+    np.testing.assert_allclose(result.q[0], [1.0, 1.0], atol=1e-12)
+    assert result.v[0] == pytest.approx(0.5, abs=1e-12)
+
+
+def test_variances_divide_by_n_unless_asked_otherwise(ensemble: MDP) -> None:
+    population = value_variance(ensemble, POLICY, 0.9, estimator="ensemble-var")
+    sample = value_variance(ensemble, POLICY, 0.9, estimator="ensemble-var", ddof=1)
+    np.testing.assert_allclose(sample.q, population.q * N / (N - 1), rtol=1e-12)
+
+
+def test_negative_variance_is_reported(ensemble: MDP) -> None:
+    posterior = DirichletNormal(10, 3, terminal=True)
+    policy = np.full((11, 3), 1.0 / 3.0)
+    assert value_variance(posterior, policy, 0.9, key=0, u_min=-np.inf).v.min() < -0.1
+    assert value_variance(posterior, policy, 0.9, key=0).v.min() >= 0.0
+
+
+def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    ensemble = random_ensemble(seed=5, num_models=7, num_states=S, num_actions=A)
+    for name in ubex.ESTIMATORS:
+        whole = value_variance(ensemble, POLICY, 0.9, estimator=name, u_min=-np.inf)
+        with monkeypatch.context() as patch:
+            patch.setattr(variance, "CHUNK_BYTES", 300)
+            assert len(variance.chunk_slices(7, np.asarray(ensemble.p).nbytes)) > 2
+            parts = value_variance(ensemble, POLICY, 0.9, estimator=name, u_min=-np.inf)
+        np.testing.assert_allclose(parts.q, whole.q, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(parts.v, whole.v, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 7, 16, 17, 1000])
+def test_chunks_cover_every_member_once(count: int) -> None:
+    covered = np.concatenate([np.arange(count)[part] for part in variance.chunk_slices(count, 10**9)])
+    np.testing.assert_array_equal(covered, np.arange(count))
+
+
+def test_posterior_needs_a_key_and_the_key_decides() -> None:
+    posterior = DirichletNormal(S, A)
+    with pytest.raises(ValueError, match="key="):
+        value_variance(posterior, POLICY, 0.9)
+    first = value_variance(posterior, POLICY, 0.9, key=0)
+    np.testing.assert_array_equal(first.q, value_variance(posterior, POLICY, 0.9, key=jax.random.key(0)).q)
+    np.testing.assert_array_equal(first.q, value_variance(posterior, POLICY, 0.9, key=jax.random.PRNGKey(0)).q)
+    assert not np.array_equal(first.q, value_variance(posterior, POLICY, 0.9, key=1).q)
+
+
+def test_posterior_mean_values_are_those_of_the_mean_mdp() -> None:
+    posterior = DirichletNormal(S, A, reward_mean=np.arange(S * A).reshape(S, A))
+    result = value_variance(posterior, POLICY, 0.9, key=0)
+    p, r = (np.asarray(array) for array in posterior.mean())
+    rows = np.einsum("sa,sat->st", POLICY, p)
+    np.testing.assert_allclose(result.v_mean, np.linalg.solve(np.eye(S) - 0.9 * rows, (POLICY * r).sum(1)), rtol=1e-12)
+
+
+def bad_p(ensemble: MDP, place: tuple[int, ...], value: float) -> MDP:
+    p = np.array(ensemble.p)
+    p[place] = value
+    return MDP(p, ensemble.r)
+
+
+def test_rows_that_do_not_sum_to_one_name_state_and_action(ensemble: MDP) -> None:
+    with pytest.raises(ValueError, match=r"instead of 1 at member 1, state 2, action 0"):
+        value_variance(bad_p(ensemble, (1, 2, 0, 3), 0.999), POLICY, 0.9)
+
+
+@pytest.mark.parametrize(("value", "kind"), [(-0.1, "negative"), (np.nan, "NaN")])
+def test_negative_and_nan_probabilities(ensemble: MDP, value: float, kind: str) -> None:
+    with pytest.raises(ValueError, match=f"{kind} probability at member 0, state 1, action 1, next state 2"):
+        value_variance(bad_p(ensemble, (0, 1, 1, 2), value), POLICY, 0.9)
+
+
+def test_bad_rewards(ensemble: MDP) -> None:
+    r = np.array(ensemble.r)
+    r[2, 3, 1] = np.inf
+    with pytest.raises(ValueError, match="r is inf at member 2, state 3, action 1"):
+        value_variance(MDP(ensemble.p, r), POLICY, 0.9)
+    with pytest.raises(ValueError, match=r"r must have shape \(3, 4, 2\) or \(4, 2\)"):
+        value_variance(MDP(ensemble.p, np.zeros((S,))), POLICY, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (np.ones((S, A + 1)) / (A + 1), r"policy must have shape \(4, 2\), but it has shape \(4, 3\)"),
+        (np.ones((S, A)), "policy sums to 2 instead of 1 at state 0"),
+        (np.array([[1.5, -0.5]] * S), "policy has the probability -0.5 at state 0, action 1"),
+        (np.full((S, A), np.nan), "policy has the probability nan"),
+        (np.array([0, 1, 2, 0]), "policy takes action 2 at state 2, but there are 2"),
+        (np.array([0, 1]), "one action for each of 4 states"),
+        ([[1.0, 0.0], [1.0]], "policy is not a rectangular array"),
+    ],
+)
+def test_bad_policies(ensemble: MDP, policy: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        value_variance(ensemble, policy, 0.9)
+
+
+@pytest.mark.parametrize("discount", [-0.1, 1.0001, float("nan"), float("inf")])
+def test_discount_outside_the_unit_interval(ensemble: MDP, discount: float) -> None:
+    with pytest.raises(ValueError, match=r"discount must be in \[0, 1\]"):
+        value_variance(ensemble, POLICY, discount)
+
+
+def test_discount_one_needs_an_absorbing_state(ensemble: MDP) -> None:
+    with pytest.raises(ValueError, match="discount 1 needs every state to reach an absorbing state with reward 0, but state 0"):
+        value_variance(ensemble, POLICY, 1.0)
+    samples = toy.posterior_samples()
+    trapped = np.array(samples.p)
+    trapped[2, 1] = np.eye(5)[1]  # in member 2 state 1 stays where it is, but pays nothing there and is not terminal elsewhere
+    with pytest.raises(ValueError, match="state 1 does not in member 2"):
+        value_variance(MDP(trapped, samples.r), np.ones((5, 1)), 1.0)
+    paid = np.array(samples.r)
+    paid[:, 4] = 1.0
+    with pytest.raises(ValueError, match="discount 1 needs"):
+        value_variance(MDP(samples.p, paid), np.ones((5, 1)), 1.0)
+
+
+def test_ensembles_that_are_too_small(ensemble: MDP) -> None:
+    with pytest.raises(ValueError, match="the ensemble is empty"):
+        value_variance(MDP(np.zeros((0, S, A, S)), np.zeros((0, S, A))), POLICY, 0.9)
+    one = MDP(np.asarray(ensemble.p)[:1], np.asarray(ensemble.r)[:1])
+    with pytest.raises(ValueError, match="number of members .* must be at least 2, but it is 1"):
+        value_variance(one, POLICY, 0.9)
+    assert value_variance(one, POLICY, 0.9, estimator="ensemble-mean").v.max() == 0.0
+    with pytest.raises(ValueError, match="one MDP without a sample axis"):
+        value_variance(MDP(np.asarray(ensemble.p)[0], np.asarray(ensemble.r)[0]), POLICY, 0.9)
+    with pytest.raises(ValueError, match="ddof must be smaller"):
+        value_variance(ensemble, POLICY, 0.9, ddof=N)
+
+
+def test_unknown_estimator_lists_the_choices(ensemble: MDP) -> None:
+    with pytest.raises(ValueError, match="unknown estimator 'ube'; choose from: exact-ube, exact-ube-1"):
+        value_variance(ensemble, POLICY, 0.9, estimator="ube")
+
+
+def test_huge_shapes_are_refused_before_anything_is_allocated() -> None:
+    huge = np.broadcast_to(np.float64(0.0), (10, 2**20, 4, 2**20))
+    with pytest.raises(ValueError, match="GiB and this machine has"):
+        value_variance(MDP(huge, np.broadcast_to(0.0, huge.shape[:-1])), POLICY, 0.9)
+    with pytest.raises(ValueError, match="GiB and this machine has"):
+        DirichletNormal(2**40, 2**20)
+    with pytest.raises(ValueError, match="GiB and this machine has"):
+        value_variance(DirichletNormal(S, A), POLICY, 0.9, key=0, num_models=2**50)
+
+
+@pytest.mark.parametrize("u_min", [float("nan"), float("inf")])
+def test_bad_clip(ensemble: MDP, u_min: float) -> None:
+    with pytest.raises(ValueError, match="u_min must be"):
+        value_variance(ensemble, POLICY, 0.9, u_min=u_min)
+
+
+ISOLATION = """
+import jax, jax.numpy as jnp, numpy as np, warnings
+warnings.simplefilter("error")
+def state():
+    return {name: getattr(jax.config, name) for name in dir(jax.config) if name.startswith("jax_")}
+before = state()
+import ubex
+assert state() == before, "import changed a setting"
+x = jnp.ones(3) * 0.1
+step = jax.jit(lambda y: jnp.sin(y) + x)
+mine = step(x)
+out = ubex.value_variance(ubex.MDP(*(np.asarray(a) for a in ubex.DirichletNormal(3, 2).sample(0, 4))), np.full((3, 2), 0.5), 0.9)
+assert out.v.dtype == np.float64
+assert state() == before, "a call changed a setting"
+again = step(x)
+assert again.dtype == mine.dtype == jnp.float32 and bool((again == mine).all())
+assert jnp.asarray(out.v).dtype == jnp.float32  # their results enter 32-bit code without a warning
+assert (jnp.arange(3.0) / 3).dtype == jnp.float32
+print("isolated")
+"""
+
+
+def test_import_and_calls_leave_jax_as_it_was() -> None:
+    done = subprocess.run([sys.executable, "-c", ISOLATION], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "isolated", done.stderr
