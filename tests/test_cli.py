@@ -89,9 +89,7 @@ def test_results_do_not_depend_on_what_else_runs(tmp_path: Path) -> None:
         (["run", "toy", "--out", "/proc/nowhere/here"], "cannot be made"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(arguments) == 2
     captured = capsys.readouterr()
     assert words in captured.err

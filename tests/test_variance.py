@@ -195,7 +195,7 @@ def test_ensembles_that_are_too_small(ensemble: MDP) -> None:
     with pytest.raises(ValueError, match="the ensemble is empty"):
         value_variance(MDP(np.zeros((0, S, A, S)), np.zeros((0, S, A))), POLICY, 0.9)
     one = MDP(np.asarray(ensemble.p)[:1], np.asarray(ensemble.r)[:1])
-    with pytest.raises(ValueError, match="number of members .* must be at least 2, but it is 1"):
+    with pytest.raises(ValueError, match=r"number of members .* must be at least 2, but it is 1"):
         value_variance(one, POLICY, 0.9)
     assert value_variance(one, POLICY, 0.9, estimator="ensemble-mean").v.max() == 0.0
     with pytest.raises(ValueError, match="one MDP without a sample axis"):
@@ -236,7 +236,8 @@ assert state() == before, "import changed a setting"
 x = jnp.ones(3) * 0.1
 step = jax.jit(lambda y: jnp.sin(y) + x)
 mine = step(x)
-out = ubex.value_variance(ubex.MDP(*(np.asarray(a) for a in ubex.DirichletNormal(3, 2).sample(0, 4))), np.full((3, 2), 0.5), 0.9)
+samples = ubex.DirichletNormal(3, 2).sample(0, 4)
+out = ubex.value_variance(samples, np.full((3, 2), 0.5), 0.9)
 assert out.v.dtype == np.float64
 assert state() == before, "a call changed a setting"
 again = step(x)

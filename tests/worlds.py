@@ -46,8 +46,7 @@ def worlds(draw: st.DrawFn, random_rewards: bool) -> World:
     for state in range(last):
         later = last - state
         rows = [
-            [[0.0] * (state + 1) + draw(weights(later, 4)) for _ in range(size.actions)]
-            for _ in range(size.transition_options)
+            [[0.0] * (state + 1) + draw(weights(later, 4)) for _ in range(size.actions)] for _ in range(size.transition_options)
         ]
         number = size.reward_options if random_rewards else 1
         rewards = [draw(st.lists(st.integers(-3, 3), min_size=size.actions, max_size=size.actions)) for _ in range(number)]

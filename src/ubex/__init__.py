@@ -1,8 +1,8 @@
 """ubex: uncertainty Bellman equations in JAX. How sure is an agent of its values, and where should it look next?"""
 
 from ubex.estimators import ESTIMATORS, Estimator
-from ubex.tabular.posterior import DirichletNormal, DirichletNormalGamma
 from ubex.runs.store import load_results
+from ubex.tabular.posterior import DirichletNormal, DirichletNormalGamma
 from ubex.types import MDP, InputError, NextValues, Posterior, Transitions, ValueVariance
 from ubex.variance import value_variance
 

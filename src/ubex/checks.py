@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 import os
@@ -25,13 +26,11 @@ def number_array(name: str, value: ArrayLike) -> np.ndarray:
         array = np.asarray(value)
     except ValueError as error:
         raise InputError(f"{name} is not a rectangular array: {str(error).splitlines()[0]}") from None
-    if array.dtype == object or array.dtype.kind not in "fiub":
-        try:
-            array = array.astype(np.float64) if array.dtype.kind not in "cSU" else None
-        except (TypeError, ValueError):
-            array = None
-        if array is None:
-            raise InputError(f"{name} must hold real numbers, but its type is {np.asarray(value).dtype}")
+    if array.dtype.kind == "O":  # Python numbers of mixed kinds, or something else altogether
+        with contextlib.suppress(TypeError, ValueError):
+            array = array.astype(np.float64)
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name} must hold real numbers, but its type is {array.dtype}")
     return array
 
 
@@ -80,13 +79,13 @@ def discount_factor(value: Any) -> float:
     return real("discount", value, 0.0, 1.0)
 
 
-def first_place(bad: Shaped[np.ndarray, "..."], axes: tuple[str, ...]) -> str:
+def first_place(bad: Shaped[np.ndarray, ...], axes: tuple[str, ...]) -> str:
     """Where the first True stands, in words: "member 2, state 0, action 1"."""
     index = np.argwhere(bad)[0]
     return ", ".join(f"{axis} {position}" for axis, position in zip(axes[-len(index) :], index, strict=True))
 
 
-def mdp_arrays(mdp: MDP) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+def mdp_arrays(mdp: MDP) -> tuple[Float[np.ndarray, ...], Float[np.ndarray, ...]]:
     """The arrays of an MDP or an ensemble after every check; no copy where they are float64 already."""
     p, r = number_array("p", mdp.p), number_array("r", mdp.r)
     if p.ndim not in (3, 4):
@@ -130,7 +129,9 @@ def policy_array(policy: ArrayLike, num_states: int, num_actions: int) -> np.nda
             raise InputError(f"policy must give one action for each of {num_states} states, but its shape is {array.shape}")
         bad = (array < 0) | (array >= num_actions)
         if bad.any():
-            raise InputError(f"policy takes action {array[bad][0]} at {first_place(bad, ('state',))}, but there are {num_actions}")
+            raise InputError(
+                f"policy takes action {array[bad][0]} at {first_place(bad, ('state',))}, but there are {num_actions}"
+            )
         return array.astype(np.int32)
     if array.shape != (num_states, num_actions):
         raise InputError(f"policy must have shape ({num_states}, {num_actions}), but it has shape {array.shape}")
@@ -144,5 +145,5 @@ def policy_array(policy: ArrayLike, num_states: int, num_actions: int) -> np.nda
     if bad.any():
         raise InputError(f"policy sums to {sums[bad][0]:.6g} instead of 1 at {first_place(bad, ('state',))}")
     if np.all((array == 0.0) | (array == 1.0)):
-        return array.argmax(axis=1).astype(np.int32)
+        array = array.argmax(axis=1).astype(np.int32)
     return array

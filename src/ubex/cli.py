@@ -153,8 +153,16 @@ def run_options(experiment: type[Any]) -> type[Any]:
     return dataclasses.make_dataclass(
         "RunOptions",
         [
-            ("experiment", Annotated[experiment, tyro.conf.arg(name="")], dataclasses.field(default_factory=experiment)),
-            ("smoke", Annotated[bool, tyro.conf.arg(help="The same experiment, tiny.")], dataclasses.field(default=False)),
+            (
+                "experiment",
+                Annotated[experiment, tyro.conf.arg(name="")],
+                dataclasses.field(default_factory=experiment),
+            ),
+            (
+                "smoke",
+                Annotated[bool, tyro.conf.arg(help="The same experiment, tiny.")],
+                dataclasses.field(default=False),
+            ),
             (
                 "out",
                 Annotated[Path | None, tyro.conf.arg(help="Folder of the run; runs/NAME by default.")],

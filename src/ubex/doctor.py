@@ -15,7 +15,20 @@ import numpy as np
 
 KNOWN_BAD_JAX = ("0.10.2", "0.11.0")
 """Releases that the package's pin excludes; 0.10.2 silently computes wrong numbers on CPU (jax issue 39103)."""
-PACKAGES = ("jax", "jaxlib", "equinox", "optax", "gymnasium", "numpy", "scipy", "pandas", "matplotlib", "tyro", "rich", "jinja2")
+PACKAGES = (
+    "jax",
+    "jaxlib",
+    "equinox",
+    "optax",
+    "gymnasium",
+    "numpy",
+    "scipy",
+    "pandas",
+    "matplotlib",
+    "tyro",
+    "rich",
+    "jinja2",
+)
 EXTRAS = {"pybullet": "pybullet", "mujoco": "mujoco", "ray": "ray", "tensorboard": "tensorboardX", "wandb": "wandb"}
 PROBE_ROWS = 20_000
 """The miscompilation of 0.10.2 appears above 16,384 rows in float64."""

@@ -16,8 +16,9 @@ SEED_LIMIT = 2**63
 
 def as_key(key: Any) -> Key:
     """A JAX key from a key of either style or from an integer seed."""
-    if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        return key
+    if is_typed_key(key):
+        typed: Key = key
+        return typed
     if getattr(key, "shape", None) == (2,) and getattr(key, "dtype", None) == jnp.uint32:
         return jax.random.wrap_key_data(jnp.asarray(key))
     try:
@@ -26,8 +27,14 @@ def as_key(key: Any) -> Key:
         raise InputError(f"key must be a JAX key or a whole number, but it is {key!r}") from None
     if not 0 <= seed < SEED_LIMIT:
         raise InputError(f"key as a seed must be in [0, 2^63), but it is {seed}")
-    high, low = divmod(seed, 2**32)  # the two halves, so that a seed means the same with and without 64-bit types
-    return jax.random.fold_in(jax.random.key(low & 0x7FFFFFFF), (high << 1) | (low >> 31)) if seed >= 2**31 else jax.random.key(seed)
+    high, low = divmod(seed, 2**31)  # in two parts, so that a seed means the same with and without 64-bit types
+    root = jax.random.key(low)
+    return jax.random.fold_in(root, high) if high else root
+
+
+def is_typed_key(key: object) -> bool:
+    """Whether this is a JAX key of the new style."""
+    return isinstance(key, jax.Array) and bool(jnp.issubdtype(key.dtype, jax.dtypes.prng_key))
 
 
 def named(key: Key, name: str) -> Key:

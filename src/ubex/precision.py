@@ -23,6 +23,7 @@ def float64(function: Callable[P, R]) -> Callable[P, R]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         with jax.enable_x64(True):
             result = function(*args, **kwargs)
-            return jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, result)
+            host: R = jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, result)
+            return host
 
     return wrapped

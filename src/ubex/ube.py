@@ -18,7 +18,7 @@ from ubex.types import NextValues
 Scalar = float | Float[Array, ""]
 
 
-def member_variance(x: Float[Array, "N *sa"], ddof: int = 0) -> Float[Array, "*sa"]:
+def member_variance(x: Float[Array, N * sa], ddof: int = 0) -> Float[Array, "*sa"]:
     """Variance over ensemble members, divided by N - ddof.
 
     Deviations are taken from the first member, so that identical members give exactly 0 whatever their size.
@@ -76,9 +76,7 @@ def clip(u: Float[Array, "*sa"], u_min: Scalar) -> Float[Array, "*sa"]:
     return jnp.maximum(u, u_min)
 
 
-def uncertainty_reward(
-    u: Float[Array, "*sa"], reward_variance: Float[Array, "*sa"], discount: Scalar
-) -> Float[Array, "*sa"]:
+def uncertainty_reward(u: Float[Array, "*sa"], reward_variance: Float[Array, "*sa"], discount: Scalar) -> Float[Array, "*sa"]:
     """Var[r] + discount^2 u: what the uncertainty MDP pays at each step (Theorem ube_unknown_rewards, appendix B).
 
     Known rewards are the case `reward_variance = 0`.
@@ -89,6 +87,6 @@ def uncertainty_reward(
 def transition_bound(moments: NextValues) -> Float[Array, "*sa"]:
     """Bound of O'Donoghue et al. (2018) on the local uncertainty: bound^2 times the summed Var[p] / E[p].
 
-    By Cauchy-Schwarz, (sum (p - p_bar) V)^2 <= (sum (p - p_bar)^2 / p_bar) (sum p_bar V^2), and V^2 is at most the bound squared.
+    By Cauchy-Schwarz, (sum (p - p_bar) V)^2 <= (sum (p - p_bar)^2 / p_bar) (sum p_bar V^2), and V^2 <= bound^2.
     """
     return moments.value_bound**2 * jnp.mean(moments.chi_square, axis=0)

@@ -100,16 +100,15 @@ def value_variance(
     if chosen.direct is not None:
         result = _direct(chosen, jax.tree.map(lambda *parts: jnp.concatenate(parts), *members), mean_values, ddof)
     else:
-        local = _local_rewards(
-            chosen, chunks, members, average, mean_values, actions, discount, u_min=u_min, ddof=ddof
-        )
+        local = _local_rewards(chosen, chunks, members, average, mean_values, actions, discount, u_min=u_min, ddof=ddof)
         result = _propagate(*local, average, mean_values, actions, discount, terminal)
     return ValueVariance(v=result.v, q=result.q, v_mean=result.mean.v, q_mean=result.mean.q, local=result.local_q)
 
 
 def values(mdp: MDP, policy: Policy, discount: float, terminal: Bool[jax.Array, " S"] | None) -> Values:
     """`bellman.solve` in three compiled pieces."""
-    return _with_actions(mdp, _solve(*_equation(mdp, policy, discount, terminal)), discount)
+    solved: Values = _with_actions(mdp, _solve(*_equation(mdp, policy, discount, terminal)), discount)
+    return solved
 
 
 def unknown(chunk: MDP) -> Values:
@@ -142,7 +141,7 @@ def terminal_states(p: Float[np.ndarray, "N S A S"], r: Float[np.ndarray, "N S A
     num_states, num_actions = p.shape[1:3]
     taken = policy > 0 if policy.ndim == 2 else np.arange(num_actions) == policy[:, None]
     stays = np.einsum("nsas->nsa", p) >= 1.0 - ABSORBING_TOLERANCE
-    terminal = ((stays & (r == 0.0)) | ~taken).all(axis=(0, 2))
+    terminal: Bool[np.ndarray, " S"] = np.all((stays & (r == 0.0)) | ~taken, axis=(0, 2))
     for member, rows in enumerate(p):
         edges = np.zeros((num_states, num_states), dtype=bool)
         for action in range(num_actions):

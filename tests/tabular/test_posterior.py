@@ -113,7 +113,10 @@ def test_support_forbids_transitions() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"concentration": 0.0}, "Dirichlet parameters must be positive, but one is 0.0 at state 0, action 0, next state 0"),
+        (
+            {"concentration": 0.0},
+            "Dirichlet parameters must be positive, but one is 0.0 at state 0, action 0, next state 0",
+        ),
         ({"concentration": -1.0}, "Dirichlet parameters must be positive"),
         ({"concentration": np.nan}, "Dirichlet parameters must be positive"),
         ({"concentration": np.ones((7,))}, "must broadcast to"),

@@ -78,7 +78,7 @@ def measure() -> dict[str, Any]:
 
 
 def high_water_mark() -> int:
-    """The most memory this process ever held, in bytes. Not `getrusage` on Linux: a child starts with its parent's mark there."""
+    """The most memory this process ever held, in bytes. Not `getrusage` on Linux, where a child inherits its parent's mark."""
     status = Path("/proc/self/status")
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))

@@ -83,13 +83,14 @@ class RandomMDP(Experiment):
         truth = problem.variance("ensemble-var", "truth", settings["truth_samples"])
         guess = problem.variance(cell.method, "samples", settings["num_models"])
         relative = guess / truth - 1.0
-        return {"median_relative_error": float(np.median(np.abs(relative))), "mean_relative_bias": float(np.mean(relative))}
+        return {
+            "median_relative_error": float(np.median(np.abs(relative))),
+            "mean_relative_bias": float(np.mean(relative)),
+        }
 
     def smoke(self) -> RandomMDP:
         """Two methods, one ensemble size, one seed, few samples."""
-        return dataclasses.replace(
-            self, seeds=1, methods=("exact-ube", "pombu"), num_models=(5,), size=4, truth_samples=200
-        )
+        return dataclasses.replace(self, seeds=1, methods=("exact-ube", "pombu"), num_models=(5,), size=4, truth_samples=200)
 
     def tables(self, results: pd.DataFrame) -> Sequence[Table]:
         """Mean over seeds of the median relative error."""
@@ -113,7 +114,7 @@ class Problem(NamedTuple):
 
     @functools.lru_cache(maxsize=64)  # noqa: B019  (a value, not an instance with a life of its own)
     def variance(self, estimator: str, stream: str, num_models: int) -> Float[np.ndarray, " S"]:
-        """Variance of the state values without the terminal one; cached, because every method is held against the same truth."""
+        """Variance of the state values but the terminal one; cached, because all methods are held against the same truth."""
         key = named(jax.random.fold_in(jax.random.key(0), self.seed), f"{self.structure}-{self.size}")
         posterior = random_posterior(key, self.structure, self.size, self.observations)
         policy = np.full((posterior.num_states, posterior.num_actions), 1.0 / posterior.num_actions)

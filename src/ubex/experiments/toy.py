@@ -40,9 +40,7 @@ class Toy(Experiment):
         del seed
         samples = toy.posterior_samples(bool(cell.settings["correlated"]))
         estimator = "ensemble-var" if cell.method == BRUTE_FORCE else cell.method
-        result = value_variance(
-            samples, np.zeros(len(toy.STATES), dtype=int), toy.DISCOUNT, estimator=estimator, u_min=-np.inf
-        )
+        result = value_variance(samples, np.zeros(len(toy.STATES), dtype=int), toy.DISCOUNT, estimator=estimator, u_min=-np.inf)
         metrics = {f"variance_{state}": float(result.v[i]) for i, state in enumerate(toy.STATES)}
         if cell.method != BRUTE_FORCE:
             metrics |= {f"local_{state}": float(result.local[i, 0]) for i, state in enumerate(toy.STATES)}
@@ -61,7 +59,9 @@ class Toy(Experiment):
             true = value[BRUTE_FORCE, f"variance_{state}"]
             bound, exact = value["pombu", f"variance_{state}"], value["exact-ube", f"variance_{state}"]
             cells = [value["exact-ube", f"local_{state}"], value["pombu", f"local_{state}"], bound, exact, true]
-            rows.append([state, *(f"{x:.4f}" for x in cells), *(f"{round(x / true - 1, 6) + 0.0:+.1%}" for x in (bound, exact))])
+            rows.append(
+                [state, *(f"{x:.4f}" for x in cells), *(f"{round(x / true - 1, 6) + 0.0:+.1%}" for x in (bound, exact))]
+            )
         if self.correlated:
             note = (
                 "delta and beta rise and fall together here: the rows of s0 and s2 are dependent, which VIOLATES the paper's "

@@ -40,7 +40,7 @@ def grouped_bars(
     values: pd.DataFrame, *, title: str, ylabel: str, unit: str = "{:.2f}", cap: float = np.inf, note: str = ""
 ) -> Figure:
     """Bars in groups (rows of the table), one bar a column, each with its number on top; bars end at `cap`, numbers do not."""
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
         figure = Figure(figsize=(1.6 + 1.5 * len(values) + 0.32 * values.size, 3.2), layout="constrained")
         axes = figure.subplots()
         width = 0.8 / len(values.columns)

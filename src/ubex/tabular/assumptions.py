@@ -16,10 +16,10 @@ from ubex.tabular.bellman import Policy, Scalar, policy_rows
 
 def visits_no_state_twice(p: Float[np.ndarray, "N S A S"]) -> bool:
     """Whether no state can be visited again in any member (Assumption acyclic); absorbing states do not count as cycles."""
-    edges = (p > 0).any(axis=(0, 2))
+    edges: Bool[np.ndarray, "S S"] = np.any(p > 0, axis=(0, 2))
     absorbing = np.diag(edges) & (edges.sum(axis=1) == 1)
     loops: Bool[np.ndarray, " S"] = np.diag(edges) & ~absorbing
-    number, _ = connected_components(csr_array(edges), directed=True, connection="strong")
+    number, _ = connected_components(csr_array(edges.astype(np.int8)), directed=True, connection="strong")
     return bool(number == edges.shape[0] and not loops.any())
 
 
@@ -37,6 +37,9 @@ def uncorrelated_residual(p: Float[Array, "N S A S"], v: Float[Array, "N S"], po
 def variance_decomposition(
     p: Float[Array, "N S A S"], v: Float[Array, "N S"], policy: Policy, discount: Scalar
 ) -> Float[Array, " S"]:
-    """discount^2 (E[(sum p V)^2] - (E[sum p V])^2): the variance of V for known rewards, no assumptions (Lemma variance_decomp)."""
+    """discount^2 (E[(sum p V)^2] - (E[sum p V])^2): the variance of V for known rewards, without assumptions.
+
+    Lemma variance_decomp_no_assumptions.
+    """
     expected = jnp.stack([policy_rows(member, policy) @ own for member, own in zip(p, v, strict=True)])
     return discount**2 * (jnp.mean(expected**2, axis=0) - jnp.mean(expected, axis=0) ** 2)

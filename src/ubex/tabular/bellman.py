@@ -95,7 +95,7 @@ def mean_mdp(chunks: Sequence[MDP]) -> MDP:
     Deviations from the first member are averaged, so identical members give that very member.
     """
 
-    def mean(arrays: Sequence[Float[Array, "_ *shape"]]) -> Float[Array, "*shape"]:
+    def mean(arrays: Sequence[Float[Array, _ * shape]]) -> Float[Array, "*shape"]:
         first, number = arrays[0][:1], sum(array.shape[0] for array in arrays)
         return first[0] + sum(jnp.sum(array - first, axis=0) for array in arrays) / number
 

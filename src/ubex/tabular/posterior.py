@@ -41,19 +41,22 @@ class Dirichlet(NamedTuple):
 
     def mean(self) -> Float[np.ndarray, "S A T"]:
         """Posterior-mean transition probabilities."""
-        return self.alpha / self.alpha.sum(axis=-1, keepdims=True)
+        mean: np.ndarray = self.alpha / self.alpha.sum(axis=-1, keepdims=True)
+        return mean
 
     def row_covariance(self, state: int, action: int) -> Float[np.ndarray, "T T"]:
         """Covariance matrix of one row: (diag(p) - p p^T) / (alpha_0 + 1)."""
         row = self.alpha[state, action]
         p = row / row.sum()
-        return (np.diag(p) - np.outer(p, p)) / (row.sum() + 1.0)
+        covariance: np.ndarray = (np.diag(p) - np.outer(p, p)) / (row.sum() + 1.0)
+        return covariance
 
     def row_variance(self, x: Float[np.ndarray, " T"]) -> TABLE:
         """Variance of sum over s' of p(s'|s,a) x(s') for every (s, a), without forming a covariance matrix."""
         p = self.mean()
         centred = x - (p @ x)[..., None]
-        return np.einsum("sat,sat->sa", p, centred**2) / (self.alpha.sum(axis=-1) + 1.0)
+        variance: np.ndarray = np.einsum("sat,sat->sa", p, centred**2) / (self.alpha.sum(axis=-1) + 1.0)
+        return variance
 
 
 class Normal(NamedTuple):
@@ -81,7 +84,7 @@ class Normal(NamedTuple):
     def sample(self, key: Key, num_models: int) -> Float[Array, "N S A"]:
         """Draws mean rewards."""
         noise = jax.random.normal(key, (num_models, *self.loc.shape), jnp.float64)
-        return self.loc[None] + np.sqrt(self.variance())[None] * noise
+        return jnp.asarray(self.loc)[None] + jnp.sqrt(jnp.asarray(self.variance()))[None] * noise
 
 
 class NormalGamma(NamedTuple):
@@ -110,7 +113,9 @@ class NormalGamma(NamedTuple):
     def variance(self) -> TABLE:
         """Posterior variance of the mean reward (a Student t): rate / (kappa (shape - 1)), infinite for shape <= 1."""
         heavy = self.shape <= 1.0
-        return np.where(heavy & np.isfinite(self.kappa), np.inf, self.rate / (self.kappa * np.where(heavy, 1.0, self.shape - 1.0)))
+        return np.where(
+            heavy & np.isfinite(self.kappa), np.inf, self.rate / (self.kappa * np.where(heavy, 1.0, self.shape - 1.0))
+        )
 
     def sample(self, key: Key, num_models: int) -> Float[Array, "N S A"]:
         """Draws mean rewards, each with a noise level of its own."""
@@ -118,7 +123,8 @@ class NormalGamma(NamedTuple):
         noise_shape = jnp.asarray(np.broadcast_to(self.shape, shape))
         log_precision = _log_gamma(named(key, "noise"), noise_shape) - np.log(self.rate)[None]
         noise = jax.random.normal(named(key, "mean"), shape, jnp.float64)
-        return self.loc[None] + noise * jnp.exp(-0.5 * log_precision) / np.sqrt(self.kappa)[None]
+        scale = jnp.exp(-0.5 * log_precision) / jnp.sqrt(jnp.asarray(self.kappa))[None]
+        return jnp.asarray(self.loc)[None] + noise * scale
 
 
 @dataclass(frozen=True)
@@ -132,12 +138,12 @@ class TabularPosterior:
     @property
     def num_states(self) -> int:
         """Number of states of the modelled MDP, the terminal one included."""
-        return self.transitions.alpha.shape[0]
+        return int(self.transitions.alpha.shape[0])
 
     @property
     def num_actions(self) -> int:
         """Number of actions."""
-        return self.transitions.alpha.shape[1]
+        return int(self.transitions.alpha.shape[1])
 
     def observe(self: AnyPosterior, transitions: Transitions, repeats: int = 1) -> AnyPosterior:
         """The posterior after seeing transitions, each counted `repeats` times."""
@@ -150,7 +156,10 @@ class TabularPosterior:
         np.add.at(square, (state, action), repeats * reward**2)
         posterior = object.__new__(type(self))
         TabularPosterior.__init__(
-            posterior, self.transitions.observe(count), self.rewards.observe(count.sum(axis=-1), total, square), self.terminal
+            posterior,
+            self.transitions.observe(count),
+            self.rewards.observe(count.sum(axis=-1), total, square),
+            self.terminal,
         )
         return posterior
 
@@ -171,8 +180,14 @@ class TabularPosterior:
         num_states, num_actions = self.num_states, self.num_actions
         rows = [np.atleast_1d(checks.number_array(name, x)) for name, x in zip(Transitions._fields, transitions, strict=True)]
         if len({row.shape for row in rows}) != 1 or rows[0].ndim != 1:
-            raise InputError(f"state, action, reward and next_state must be lists of one length, not {[row.shape for row in rows]}")
-        for name, row, limit in (("state", rows[0], num_states), ("action", rows[1], num_actions), ("next_state", rows[3], num_states)):
+            raise InputError(
+                f"state, action, reward and next_state must be lists of one length, not {[row.shape for row in rows]}"
+            )
+        for name, row, limit in (
+            ("state", rows[0], num_states),
+            ("action", rows[1], num_actions),
+            ("next_state", rows[3], num_states),
+        ):
             if row.size and row.dtype.kind not in "iu":
                 raise InputError(f"{name} must hold whole numbers, but its type is {row.dtype}")
             bad = (row < 0) | (row >= limit)
@@ -251,7 +266,7 @@ class DirichletNormalGamma(TabularPosterior):
         noise_shape: ArrayLike = 2.0,
         noise_rate: ArrayLike = 1.0,
     ) -> None:
-        """Sets the prior: precision of the noise ~ Gamma(noise_shape, noise_rate), mean ~ Normal(reward_mean, 1/(kappa precision)).
+        """Sets the prior: noise precision ~ Gamma(noise_shape, noise_rate), mean ~ Normal(reward_mean, 1/(kappa precision)).
 
         The transition arguments are those of `DirichletNormal`; the reward arguments broadcast to (S, A).
         """
@@ -283,8 +298,9 @@ def _dirichlet_prior(
     if bad.any():
         where = checks.first_place(bad, ("state", "action", "next state"))
         raise InputError(f"Dirichlet parameters must be positive, but one is {parameters[bad][0]} at {where}")
-    if not possible.any(axis=-1).all():
-        raise InputError(f"support leaves no next state at {checks.first_place(~possible.any(axis=-1), ('state', 'action'))}")
+    stuck: np.ndarray = np.logical_not(possible.any(axis=-1))
+    if stuck.any():
+        raise InputError(f"support leaves no next state at {checks.first_place(stuck, ('state', 'action'))}")
     alpha = np.zeros((total, num_actions, total))
     alpha[:num_states] = np.where(possible, parameters, 0.0)
     if terminal:
@@ -301,7 +317,8 @@ def _table(
         table = np.broadcast_to(given, inner).astype(np.float64)
     except ValueError:
         raise InputError(f"{name} must broadcast to {inner}, but it has shape {given.shape}") from None
-    bad = ~(np.isfinite(table) & (table > 0)) if positive else ~np.isfinite(table)
+    good = np.isfinite(table) & (table > 0) if positive else np.isfinite(table)
+    bad: np.ndarray = np.logical_not(good)
     if bad.any():
         kind = "positive and finite" if positive else "finite"
         raise InputError(f"{name} must be {kind}, but it is {table[bad][0]} at {checks.first_place(bad, ('state', 'action'))}")

@@ -49,9 +49,7 @@ def estimate(
     members = bellman.solve(samples, policy, discount, terminal)
     if estimator.direct is not None:
         return direct(estimator, members, mean_values, ddof)
-    local = local_rewards(
-        estimator, [samples], [members], mean, mean_values, policy, discount, u_min=u_min, ddof=ddof
-    )
+    local = local_rewards(estimator, [samples], [members], mean, mean_values, policy, discount, u_min=u_min, ddof=ddof)
     return propagate(*local, mean, mean_values, policy, discount, terminal)
 
 
@@ -79,15 +77,16 @@ def local_rewards(
     The clip acts on u alone, before the reward variance is added, as the paper's text has it. The samples may come in
     chunks, so that large ensembles need no second copy of themselves.
     """
-    assert estimator.local is not None, "only for estimators with `local`"
+    local = estimator.local
+    assert local is not None, "only for estimators with `local`"
     p_bar = jnp.asarray(mean.p)
     parts = zip(chunks, members, strict=True)
     moments = bellman.merge([bellman.next_values(chunk, own, p_bar, mean_values, policy) for chunk, own in parts])
     rewards_q = jnp.concatenate([jnp.asarray(chunk.r) for chunk in chunks])
     rewards_v = jax.vmap(lambda r: bellman.policy_average(r, policy))(rewards_q)
 
-    def reward(moments: NextValues, rewards: Float[Array, "N *sa"]) -> Float[Array, "*sa"]:
-        u = ube.clip(estimator.local(moments, ddof), u_min)
+    def reward(moments: NextValues, rewards: Float[Array, N * sa]) -> Float[Array, "*sa"]:
+        u = ube.clip(local(moments, ddof), u_min)
         return ube.uncertainty_reward(u, ube.member_variance(rewards, ddof), discount)
 
     return reward(moments.v, rewards_v), reward(moments.q, rewards_q)
