@@ -20,7 +20,8 @@ def as_key(key: Any) -> Key:
         typed: Key = key
         return typed
     if getattr(key, "shape", None) == (2,) and getattr(key, "dtype", None) == jnp.uint32:
-        return jax.random.wrap_key_data(jnp.asarray(key))
+        wrapped: Key = jax.random.wrap_key_data(jnp.asarray(key))
+        return wrapped
     try:
         seed = operator.index(key)
     except TypeError:
