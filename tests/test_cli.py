@@ -43,15 +43,16 @@ def test_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in printed for name in [*ESTIMATORS, *EXPERIMENTS, "toy"])
 
 
-def test_demo_ends_with_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_ends_with_the_report_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ubex.demo.SEEDS", 1)
     assert cli.run(["demo", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert "15.6875" in printed
-    for name in ("toy", "random-mdp"):
-        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
-        assert (tmp_path / f"{name}.svg").exists()
-        assert len(load_results(tmp_path / name)) > 0
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "toy" in page
+    assert "random-mdp" in page
     errors = load_results(tmp_path / "random-mdp")
     errors = errors[(errors["metric"] == "median_relative_error") & (errors["method"] == "exact-ube")]
     assert errors[(errors["structure"] == "acyclic") & (errors["num_models"] == 100)]["value"].mean() < 0.25
@@ -76,7 +77,7 @@ def test_results_do_not_depend_on_what_else_runs(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["nonsense"], "unknown command 'nonsense'; choose from: demo, list, run"),
-        (["run", "nonsense"], "unknown experiment 'nonsense'; choose from: toy, random-mdp"),
+        (["run", "nonsense"], "unknown experiment 'nonsense'; choose from: toy, random-mdp, shrinkage"),
         (["run", "random-mdp", "--methods", "nonsense"], "unknown method 'nonsense'; choose from: exact-ube"),
         (["run", "random-mdp", "--seeds", "0"], "seeds must be at least 1, but it is 0"),
         (["run", "random-mdp", "--seeds", "many"], "--seeds"),
@@ -84,6 +85,10 @@ def test_results_do_not_depend_on_what_else_runs(tmp_path: Path) -> None:
         (["run", "random-mdp", "--discount", "1.5"], "discount must be in [0, 1], but it is 1.5"),
         (["run", "random-mdp", "--num-models", "1"], "num_models must be at least 2, but it is 1"),
         (["run", "toy", "--nonsense", "1"], "--nonsense"),
+        (["run", "toy", "--backend", "cloud"], "unknown backend 'cloud'; choose from: local, ray"),
+        (["run", "toy", "--track", "paper"], "unknown tracker 'paper'; choose from: tensorboard, wandb"),
+        (["run", "shrinkage", "--episodes", "0"], "episodes must be at least 1, but it is 0"),
+        (["report", "/nowhere"], "/nowhere"),
         (["bench", "nonsense"], "unknown bench 'nonsense'; choose from: tabular"),
         (["run", "toy", "--out", __file__], "is a file, not a folder"),
         (["run", "toy", "--out", "/proc/nowhere/here"], "cannot be made"),

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ubex import __version__, checks
+from ubex.runs.store import StorageError
 from ubex.types import InputError
 
 T = TypeVar("T")
@@ -48,6 +49,9 @@ def run(arguments: list[str]) -> int:
     except InputError as error:
         print(f"ubex: {error}", file=sys.stderr)
         return BAD_INPUT
+    except StorageError as error:
+        print(f"ubex: {error}", file=sys.stderr)
+        return FAILED
     except BrokenPipeError:  # the reader of our output went away, as in `ubex list | head -1`
         sys.stderr.close()
         return 0
@@ -129,7 +133,7 @@ def list_command(arguments: list[str]) -> int:
 def run_command(arguments: list[str]) -> int:
     """one experiment: `ubex run NAME`, the experiment's fields as flags"""
     from ubex.experiments import EXPERIMENTS
-    from ubex.report import tables
+    from ubex.report import html, tables
     from ubex.runs import runner
 
     if not arguments or arguments[0] in ("-h", "--help"):
@@ -141,15 +145,40 @@ def run_command(arguments: list[str]) -> int:
     experiment = options.experiment.smoke() if options.smoke else options.experiment
     out = options.out or Path("runs") / name
     terminal = console()
-    results = runner.run(experiment, out, terminal)
-    for table in experiment.tables(results):
+    summary = runner.run(experiment, out, terminal, options.how)
+    for table in summary.tables:
         tables.show(table, terminal)
     terminal.print(f"results: {out / 'results.csv'}", markup=False, soft_wrap=True)
+    if summary.interrupted:
+        words = " ".join(["ubex", "run", *(arguments if options.out else [*arguments, "--out", str(out)])])
+        print(f"ubex: interrupted; to continue: {words}", file=sys.stderr)
+    elif options.report:
+        terminal.print(f"report:  {html.build(out)}", markup=False, soft_wrap=True)
+    if summary.failed:
+        print(f"ubex: {summary.failed} failed; the same command tries them again", file=sys.stderr)
+    return summary.exit_code
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """Options of `ubex report`."""
+
+    folder: Annotated[Path, tyro.conf.Positional]
+    """A run folder, or one that holds run folders."""
+
+
+def report_command(arguments: list[str]) -> int:
+    """figures, tables and one self-contained HTML page from what is on disk: `ubex report DIR`"""
+    from ubex.report import html
+
+    print(html.build(parse(ReportOptions, arguments, "ubex report").folder))
     return 0
 
 
 def run_options(experiment: type[Any]) -> type[Any]:
     """Options of `ubex run NAME`: what every run has, and the experiment's fields without a prefix."""
+    from ubex.runs import runner
+
     return dataclasses.make_dataclass(
         "RunOptions",
         [
@@ -168,6 +197,8 @@ def run_options(experiment: type[Any]) -> type[Any]:
                 Annotated[Path | None, tyro.conf.arg(help="Folder of the run; runs/NAME by default.")],
                 dataclasses.field(default=None),
             ),
+            ("report", Annotated[bool, tyro.conf.arg(help="End with the report page.")], dataclasses.field(default=True)),
+            ("how", Annotated[runner.Options, tyro.conf.arg(name="")], dataclasses.field(default_factory=runner.Options)),
         ],
         namespace={"__doc__": experiment.__doc__},
     )
@@ -218,6 +249,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "demo": demo_command,
     "list": list_command,
     "run": run_command,
+    "report": report_command,
     "bench": bench_command,
     "doctor": doctor_command,
 }

@@ -29,7 +29,7 @@ PACKAGES = (
     "rich",
     "jinja2",
 )
-EXTRAS = {"pybullet": "pybullet", "mujoco": "mujoco", "ray": "ray", "tensorboard": "tensorboardX", "wandb": "wandb"}
+EXTRAS = {"pybullet": "pybullet", "mujoco": "mujoco", "ray": "ray", "tensorboard": "tensorboard", "wandb": "wandb"}
 PROBE_ROWS = 20_000
 """The miscompilation of 0.10.2 appears above 16,384 rows in float64."""
 

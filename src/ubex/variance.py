@@ -21,16 +21,17 @@ from ubex.types import MDP, InputError, KeyLike, Posterior, ValueVariance
 
 ABSORBING_TOLERANCE = 1e-12
 
-CHUNK_BYTES = 32 * 10**6
+CHUNK_BYTES = 40 * 10**6
 MAX_CHUNKS = 16
-"""Large ensembles are handled in at most this many chunks of at least `CHUNK_BYTES`, so that temporary arrays stay small."""
+"""Large ensembles are handled in at most this many chunks of at least `CHUNK_BYTES`, so that temporary arrays stay small.
+Chunks are larger than 32 MiB because glibc gives smaller blocks back late, if ever."""
 
 # Compiled in pieces, not whole: a matrix is made in one call and factorised in another, because XLA's threads and those of
 # the linear algebra library slow each other down inside one call (measured: twice the time for 1,000 states on two cores).
-_mean_mdp = jax.jit(bellman.mean_mdp)
 _equation = jax.jit(bellman.equation)
 _solve = jax.jit(jnp.linalg.solve)
 _with_actions = jax.jit(bellman.with_actions)
+_next_values = jax.jit(bellman.next_values, static_argnames="spread")
 _direct = jax.jit(uncertainty.direct, static_argnames=("estimator", "ddof"))
 _local_rewards = jax.jit(uncertainty.local_rewards, static_argnames=("estimator", "ddof"))
 _propagate = jax.jit(uncertainty.propagate)
@@ -93,16 +94,33 @@ def value_variance(
     choice = checks.policy_array(policy, p.shape[1], p.shape[2])
     terminal = jnp.asarray(terminal_states(p, r, choice)) if discount == 1.0 else None
     actions = jnp.asarray(choice)
-    chunks = [MDP(jnp.asarray(p[part]), jnp.asarray(r[part])) for part in chunk_slices(p.shape[0], p.nbytes)]
-    average = MDP(*map(jnp.asarray, checks.mdp_arrays(mean))) if mean is not None else _mean_mdp(chunks)
+    slices = chunk_slices(p.shape[0], p.nbytes)
+    if mean is None:
+        average = bellman.mean_mdp(on_device(p, r, part) for part in slices)
+    else:
+        average = MDP(*map(jnp.asarray, checks.mdp_arrays(mean)))
     mean_values = values(average, actions, discount, terminal)
-    members = [values(chunk, actions, discount, terminal) if chosen.own_values else unknown(chunk) for chunk in chunks]
+    members: list[Values] = []
+    parts: list[bellman.Moments] = []
+    for part in slices:
+        chunk = on_device(p, r, part)
+        members.append(values(chunk, actions, discount, terminal) if chosen.own_values else unknown(chunk))
+        if chosen.local is not None:
+            moments = _next_values(chunk, members[-1], average.p, mean_values, actions, chosen.spread)
+            parts.append(moments)
+        jax.block_until_ready((members[-1], parts[-1:]))  # type: ignore[no-untyped-call]
+        del chunk  # its memory goes before the next one comes
     if chosen.direct is not None:
         result = _direct(chosen, jax.tree.map(lambda *parts: jnp.concatenate(parts), *members), mean_values, ddof)
     else:
-        local = _local_rewards(chosen, chunks, members, average, mean_values, actions, discount, u_min=u_min, ddof=ddof)
+        local = _local_rewards(chosen, bellman.merge(parts), jnp.asarray(r), actions, discount, u_min=u_min, ddof=ddof)
         result = _propagate(*local, average, mean_values, actions, discount, terminal)
     return ValueVariance(v=result.v, q=result.q, v_mean=result.mean.v, q_mean=result.mean.q, local=result.local_q)
+
+
+def on_device(p: Float[np.ndarray, "N S A S"], r: Float[np.ndarray, "N S A"], part: slice) -> MDP:
+    """Some members of the ensemble, where JAX computes."""
+    return MDP(jax.device_put(p[part]), jax.device_put(r[part]))
 
 
 def values(mdp: MDP, policy: Policy, discount: float, terminal: Bool[jax.Array, " S"] | None) -> Values:

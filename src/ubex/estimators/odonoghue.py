@@ -21,4 +21,6 @@ def local(moments: NextValues, ddof: int) -> Float[Array, "*sa"]:
     return ube.transition_bound(moments)
 
 
-odonoghue = Estimator(summary="upper bound of O'Donoghue et al. (2018): value bound times spread of p", local=local)
+odonoghue = Estimator(
+    summary="upper bound of O'Donoghue et al. (2018): value bound times spread of p", local=local, spread=True
+)

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ubex.experiments.random_mdp import RandomMDP
+from ubex.experiments.shrinkage import Shrinkage
 from ubex.experiments.spec import Cell, Experiment
 from ubex.experiments.toy import Toy
 
-EXPERIMENTS: Mapping[str, type[Experiment]] = MappingProxyType({entry.name: entry for entry in (Toy, RandomMDP)})
+EXPERIMENTS: Mapping[str, type[Experiment]] = MappingProxyType({entry.name: entry for entry in (Toy, RandomMDP, Shrinkage)})
 
 __all__ = ["EXPERIMENTS", "Cell", "Experiment"]

@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from ubex import checks
 from ubex.estimators import ESTIMATORS
-from ubex.experiments.spec import Cell, Experiment, Table
+from ubex.experiments.spec import Cell, Context, Experiment, FigureSpec, Mode, Outcome, Table
 from ubex.keys import named
 from ubex.tabular.posterior import DirichletNormal
 from ubex.types import Key, Transitions
@@ -34,6 +34,20 @@ class RandomMDP(Experiment):
 
     name: ClassVar[str] = "random-mdp"
     summary: ClassVar[str] = "error of every estimator on small random MDPs, without and with cycles"
+    mode: ClassVar[Mode] = "inline"
+    figures: ClassVar[Sequence[FigureSpec]] = (
+        FigureSpec(
+            "error",
+            "Relative error of the variance",
+            "bars",
+            "median_relative_error",
+            "structure",
+            "|estimate / truth - 1|, median over states",
+            x="structure",
+            facet="num_models",
+            cap=1.5,
+        ),
+    )
 
     methods: tuple[str, ...] = VARIANCE_METHODS
     """Estimators."""
@@ -76,17 +90,19 @@ class RandomMDP(Experiment):
             for method in self.methods
         ]
 
-    def run(self, cell: Cell, seed: int) -> Mapping[str, float]:
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
         """Median relative error and mean bias of the variance over states. All methods see the same problems."""
         settings: Mapping[str, Any] = cell.settings
-        problem = Problem(settings["structure"], settings["size"], settings["observations"], settings["discount"], seed)
-        truth = problem.variance("ensemble-var", "truth", settings["truth_samples"])
-        guess = problem.variance(cell.method, "samples", settings["num_models"])
-        relative = guess / truth - 1.0
-        return {
-            "median_relative_error": float(np.median(np.abs(relative))),
-            "mean_relative_bias": float(np.mean(relative)),
-        }
+        outcomes = {}
+        for done, seed in enumerate(seeds):
+            context.progress(done, len(seeds), "problem")
+            problem = Problem(settings["structure"], settings["size"], settings["observations"], settings["discount"], seed)
+            truth = problem.variance("ensemble-var", "truth", settings["truth_samples"])
+            guess = problem.variance(cell.method, "samples", settings["num_models"])
+            relative = guess / truth - 1.0
+            error, bias = float(np.median(np.abs(relative))), float(np.mean(relative))
+            outcomes[seed] = Outcome({"median_relative_error": error, "mean_relative_bias": bias})
+        return outcomes
 
     def smoke(self) -> RandomMDP:
         """Two methods, one ensemble size, one seed, few samples."""

@@ -2,60 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-import jax
 import pandas as pd
 
 from ubex import checks
-from ubex.keys import named
-from ubex.types import Key
+from ubex.runs.records import Cell, Context, Curve, FigureSpec, Outcome, Table, grid
 
-Scalar = str | int | float | bool
+__all__ = ["Cell", "Context", "Curve", "Experiment", "FigureSpec", "Outcome", "Table", "grid"]
 
-
-@dataclass(frozen=True)
-class Cell:
-    """One point of an experiment's grid. Its seeds are not part of it: they are run together where that is faster."""
-
-    experiment: str
-    environment: str
-    method: str
-    settings: Mapping[str, Scalar]
-    """Everything else that the numbers depend on."""
-
-    @property
-    def id(self) -> str:
-        """A hash of the settings, the same on every machine."""
-        text = json.dumps([self.experiment, self.environment, self.method, dict(self.settings)], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-    def key(self, seed: int) -> Key:
-        """The random key of one seed: it depends on the cell and the seed alone, not on what else runs."""
-        return jax.random.fold_in(named(jax.random.key(0), self.id), seed)
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table for people: printed by the command line, shown by the report."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    note: str = ""
+Mode = Literal["inline", "processes", "batched"]
 
 
 @dataclass(frozen=True)
 class Experiment(ABC):
-    """One table or figure. Subclasses add fields (each becomes a flag) and say what their cells are and how one is run."""
+    """One table or figure. Subclasses add fields, each of which is a flag, and say what their cells are and how one is run."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    mode: ClassVar[Mode] = "processes"
+    """How the local backend runs it: `inline` (one after another in this process, for quick cells), `processes` (a pool, one
+    seed a job) or `batched` (in this process, all seeds of a cell in one call of `run`)."""
+    figures: ClassVar[Sequence[FigureSpec]] = ()
+    """What the report draws."""
 
     seeds: int = 5
     """Number of seeds of every cell."""
@@ -69,8 +41,8 @@ class Experiment(ABC):
         """What has to be run."""
 
     @abstractmethod
-    def run(self, cell: Cell, seed: int) -> Mapping[str, float]:
-        """The scalars of one cell and seed, by metric."""
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
+        """The outcome of each seed of one cell. Randomness comes from `cell.key(seed)` alone."""
 
     @abstractmethod
     def smoke(self) -> Experiment:

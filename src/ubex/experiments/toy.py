@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ubex.envs import toy
-from ubex.experiments.spec import Cell, Experiment, Table
+from ubex.experiments.spec import Cell, Context, Experiment, FigureSpec, Mode, Outcome, Table
 from ubex.variance import value_variance
 
 BRUTE_FORCE = "brute-force"
@@ -25,6 +25,11 @@ class Toy(Experiment):
 
     name: ClassVar[str] = "toy"
     summary: ClassVar[str] = "Table 1: u, w, W and U on the toy example, next to brute force"
+    mode: ClassVar[Mode] = "inline"
+    figures: ClassVar[Sequence[FigureSpec]] = (
+        FigureSpec("variance-s0", "Variance of the value of s0", "bars", "variance_s0", "", "variance", x="environment"),
+        FigureSpec("local-s0", "Local uncertainty of s0", "bars", "local_s0", "", "local uncertainty", x="environment"),
+    )
 
     seeds: int = 1
     """The posterior is enumerated, so every seed gives the same numbers."""
@@ -35,16 +40,16 @@ class Toy(Experiment):
         """One cell a method."""
         return [Cell(self.name, "toy", method, {"correlated": self.correlated}) for method in METHODS]
 
-    def run(self, cell: Cell, seed: int) -> Mapping[str, float]:
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
         """Local uncertainty and variance at every state. Nothing is clipped: the paper's table shows a negative u."""
-        del seed
         samples = toy.posterior_samples(bool(cell.settings["correlated"]))
         estimator = "ensemble-var" if cell.method == BRUTE_FORCE else cell.method
-        result = value_variance(samples, np.zeros(len(toy.STATES), dtype=int), toy.DISCOUNT, estimator=estimator, u_min=-np.inf)
+        policy = np.zeros(len(toy.STATES), dtype=int)
+        result = value_variance(samples, policy, toy.DISCOUNT, estimator=estimator, u_min=-np.inf)
         metrics = {f"variance_{state}": float(result.v[i]) for i, state in enumerate(toy.STATES)}
         if cell.method != BRUTE_FORCE:
             metrics |= {f"local_{state}": float(result.local[i, 0]) for i, state in enumerate(toy.STATES)}
-        return metrics
+        return dict.fromkeys(seeds, Outcome(metrics))
 
     def smoke(self) -> Toy:
         """It is tiny already."""

@@ -1,111 +1,243 @@
-"""Figures in one style, readable in black and white: every method has a colour, a hatch and a marker of its own."""
+"""Figures in one style, readable in black and white: every method has a colour, a hatch, a marker and a line of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import warnings
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
-"""Okabe and Ito's colours, told apart by colour-blind readers."""
-HATCHES = ("", "//", "..", "xx", "--", "\\\\", "++")
-ERROR_CAP = 1.5
+from ubex.report.charts import Chart, Look, Panel, Point, Series, chart, number
+from ubex.runs.records import FigureSpec
+
 STYLE: dict[str, Any] = {
     "figure.dpi": 130,
     "font.size": 9,
+    "axes.titlesize": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.grid.axis": "y",
     "grid.alpha": 0.3,
     "axes.axisbelow": True,
+    "hatch.linewidth": 0.6,
     "svg.fonttype": "none",
+    "svg.hashsalt": "ubex",  # the same numbers give the same bytes
 }
+PANEL_HEIGHT = 2.6
+PANELS_IN_A_ROW = 3
+MAX_WIDTH = 13.0
+"""Inches."""
+BAR_ROOM = 0.8
+"""Share of a group's width that its bars take."""
+MARKS_ON_A_CURVE = 8
+
+
+def draw(spec: FigureSpec, results: pd.DataFrame, curves: pd.DataFrame | None = None, methods: Iterable[str] = ()) -> Figure:
+    """The figure that a spec asks for, from tidy tables.
+
+    Args:
+        spec: What to draw.
+        results: The tidy table of scalars.
+        curves: The tidy table of curves; only the kind `curves` reads it.
+        methods: All methods of the page that the figure is for, so that one method looks the same in all its figures.
+    """
+    return draw_chart(chart(spec, results, curves, methods))
+
+
+def draw_chart(content: Chart) -> Figure:
+    """A chart as a matplotlib figure that no window or global state knows of."""
+    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
+        count, width = max(len(content.panels), 1), panel_width(content)
+        columns = max(1, min(count, PANELS_IN_A_ROW if count != 4 else 2, int(MAX_WIDTH / width)))
+        rows = math.ceil(count / columns)
+        size = (columns * width + 0.4, rows * PANEL_HEIGHT + 0.9)
+        figure = Figure(figsize=size, layout="constrained")
+        figure.suptitle(plain(content.spec.title), x=0.01, ha="left", fontsize=11)
+        if not content.panels:
+            figure.text(0.5, 0.5, "nothing to draw yet", ha="center", color="#666666")
+            return figure
+        grid = figure.subplots(rows, columns, squeeze=False, sharey=content.shared)
+        for index, axes in enumerate(grid.flat):
+            if index >= len(content.panels):
+                axes.set_visible(False)
+                continue
+            panel = content.panels[index]
+            fill = {"bars": bars, "lines": lines, "curves": band_lines}[content.spec.kind]
+            fill(axes, panel, content)
+            finish(axes, panel, content, first=index % columns == 0)
+        legend(figure, content)
+    return figure
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
     """Writes the figure as PNG and SVG next to each other."""
     paths = [path.with_suffix(".png"), path.with_suffix(".svg")]
-    for target in paths:
-        figure.savefig(target, bbox_inches="tight")
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
+        # a name in a script that the font lacks shows as a box in the PNG; the SVG has it as text
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        for target in paths:
+            figure.savefig(target, bbox_inches="tight", metadata={"Date": None} if target.suffix == ".svg" else None)
     return paths
 
 
-def grouped_bars(
-    values: pd.DataFrame, *, title: str, ylabel: str, unit: str = "{:.2f}", cap: float = np.inf, note: str = ""
-) -> Figure:
-    """Bars in groups (rows of the table), one bar a column, each with its number on top; bars end at `cap`, numbers do not."""
-    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]
-        figure = Figure(figsize=(1.6 + 1.5 * len(values) + 0.32 * values.size, 3.2), layout="constrained")
-        axes = figure.subplots()
-        width = 0.8 / len(values.columns)
-        for index, column in enumerate(values.columns):
-            places = np.arange(len(values)) + (index - (len(values.columns) - 1) / 2) * width
-            heights = values[column].to_numpy(dtype=float)
-            axes.bar(
-                places,
-                np.minimum(heights, cap),
-                width * 0.92,
-                label=str(column),
-                color=PALETTE[index % len(PALETTE)],
-                hatch=HATCHES[index % len(HATCHES)],
-                edgecolor="white",
-                linewidth=0.5,
-            )
-            for place, height in zip(places, heights, strict=True):
-                axes.annotate(
-                    unit.format(height),
-                    (place, min(max(height, 0.0), cap)),
-                    ha="center",
-                    va="bottom",
-                    fontsize=6.5,
-                    rotation=0 if width > 0.15 else 60,
-                    xytext=(0, 1),
-                    textcoords="offset points",
-                )
-        axes.set_xticks(np.arange(len(values)), [str(row) for row in values.index])
-        axes.tick_params(axis="x", length=0)
+def panel_width(content: Chart) -> float:
+    """Inches for one panel: bars need room for their numbers."""
+    if content.spec.kind != "bars" or not content.panels:
+        return 3.8
+    widest = max(len(content.groups) * slots(panel) for panel in content.panels)
+    return min(max(2.6, 1.0 + 0.34 * widest), 9.0)
+
+
+def slots(panel: Panel) -> int:
+    """Bars in the fullest group of a panel."""
+    places = [str(point.x) for series in panel.series for point in series.points]
+    return max((places.count(place) for place in set(places)), default=1)
+
+
+def bars(axes: Axes, panel: Panel, content: Chart) -> None:
+    """Groups of bars, each with whiskers and its number; bars end at the cap, numbers do not."""
+    cap = math.inf if content.spec.cap is None else content.spec.cap
+    width = BAR_ROOM / slots(panel)
+    groups = content.groups
+    for place, group in enumerate(groups):
+        present = [(s, p) for s in panel.series for p in s.points if str(p.x) == group]
+        for index, (series, point) in enumerate(present):
+            at = place + (index - (len(present) - 1) / 2) * width
+            one_bar(axes, at, width, series.look, point, cap, content.spec.log)
+    axes.set_xticks(np.arange(len(groups)), [plain(group) for group in groups])
+    axes.set_xlim(-0.52, len(groups) - 0.48)
+    axes.tick_params(axis="x", length=0)
+    axes.margins(y=0.12)
+    if content.spec.log:
+        axes.set_yscale("log")
+    else:
         axes.axhline(0.0, color="black", linewidth=0.6)
-        axes.set_title(title, loc="left")
-        axes.set_ylabel(ylabel)
-        axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-        if note:
-            figure.supxlabel(note, fontsize=7, color="#555555")
-    return figure
 
 
-def toy_figure(results: pd.DataFrame) -> Figure:
-    """u, w, W, U and the truth at the two uncertain states of the toy example (Table 1 as a picture)."""
-    value = results.set_index(["method", "metric"])["value"]
-    sources = {
-        "u (exact-ube)": ("exact-ube", "local"),
-        "w (pombu)": ("pombu", "local"),
-        "U (exact-ube)": ("exact-ube", "variance"),
-        "W (pombu)": ("pombu", "variance"),
-        "true variance": ("brute-force", "variance"),
+def one_bar(axes: Axes, at: float, width: float, look: Look, point: Point, cap: float, log: bool) -> BarContainer | None:
+    """One bar, its whiskers and its number; on a logarithmic axis a value that is not positive has only its number."""
+    drawn = math.isfinite(point.mean) and not (log and point.mean <= 0)
+    top, container = 0.0, None
+    if drawn:
+        height = top = min(point.mean, cap)
+        container = axes.bar(at, height, width * 0.92, color=look.color, hatch=look.hatch, edgecolor="white", linewidth=0.5)
+        if point.standard_error > 0:
+            low, high = (min(point.mean + sign * point.standard_error, cap) for sign in (-1, 1))
+            axes.plot([at, at], [low, high], color="black", linewidth=0.9)
+            top = max(height, high)
+    text = number(point.mean) if point.seeds else "none"
+    axes.annotate(
+        text,
+        (at, max(top, 0.0)) if not log else (at, top if drawn else 0.0),
+        xycoords="data" if drawn or not log else ("data", "axes fraction"),
+        xytext=(0, 2),
+        textcoords="offset points",
+        ha="center",
+        va="bottom",
+        fontsize=6.5,
+        rotation=90 if len(text) > 4 and width < 0.3 else 0,
+    )
+    return container
+
+
+def lines(axes: Axes, panel: Panel, content: Chart) -> None:
+    """A line a series with a marker and a standard-error bar at each place."""
+    for series in panel.series:
+        x, mean, error = arrays(series, content.spec.cap)
+        axes.errorbar(x, mean, yerr=error, capsize=2, elinewidth=0.9, **line_style(series.look))
+    places = sorted({float(point.x) for series in panel.series for point in series.points})
+    if 1 < len(places) <= 8 and min(np.diff(places)) > 0.09 * (places[-1] - places[0]):
+        axes.set_xticks(places)  # few places: name them rather than round numbers between them
+    if content.spec.log:
+        axes.set_yscale("log")
+
+
+def band_lines(axes: Axes, panel: Panel, content: Chart) -> None:
+    """A mean line a series with a standard-error band, and a few markers to tell lines apart without colour."""
+    for offset, series in enumerate(panel.series):
+        x, mean, error = arrays(series, content.spec.cap)
+        every = max(len(x) // MARKS_ON_A_CURVE, 1)
+        axes.plot(x, mean, markevery=(offset * every // max(len(panel.series), 1), every), **line_style(series.look))
+        axes.fill_between(x, mean - error, mean + error, color=series.look.color, alpha=0.18, linewidth=0)
+    if content.spec.log:
+        axes.set_yscale("log")
+
+
+def arrays(series: Series, cap: float | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Places, means that end at the cap, and standard errors with 0 for an unknown one."""
+    x, mean, error = (np.array([point[i] for point in series.points], dtype=float) for i in range(3))
+    return x, np.minimum(mean, math.inf if cap is None else cap), np.nan_to_num(error)
+
+
+def line_style(look: Look) -> dict[str, Any]:
+    """Colour, dashes and marker of a line."""
+    return {
+        "color": look.color,
+        "linestyle": (0, look.dashes) if look.dashes else "-",
+        "linewidth": 1.4,
+        "marker": look.marker,
+        "markersize": 5.5,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.3,
     }
-    states: Sequence[str] = ("s0", "s2")
-    table = pd.DataFrame(
-        {label: [value[method, f"{kind}_{state}"] for state in states] for label, (method, kind) in sources.items()},
-        index=list(states),
-    )
-    return grouped_bars(table, title="Toy example: local uncertainties and variances", ylabel="variance of the value")
 
 
-def error_figure(results: pd.DataFrame) -> Figure:
-    """Relative error of every estimator on small random MDPs."""
-    errors = results[results["metric"] == "median_relative_error"].copy()
-    errors["case"] = errors["structure"] + ", N = " + errors["num_models"].astype(str)
-    table = errors.pivot_table(index="case", columns="method", values="value", sort=False)
-    return grouped_bars(
-        table,
-        title="Relative error of the variance (median over states)",
-        ylabel="|estimate / truth - 1|",
-        cap=ERROR_CAP,
-        note=f"Bars end at {ERROR_CAP:g}; the numbers on them do not.",
+def finish(axes: Axes, panel: Panel, content: Chart, *, first: bool) -> None:
+    """Titles and labels of one panel."""
+    if panel.name:
+        axes.set_title(plain(f"{content.spec.facet} = {panel.name}"), loc="left")
+    axes.set_xlabel(plain(content.spec.xlabel))
+    if first or not content.shared:
+        axes.set_ylabel(plain(content.spec.ylabel))
+
+
+def legend(figure: Figure, content: Chart) -> None:
+    """One legend for all panels, below them, and the notes."""
+    looks = {series.name: series.look for panel in content.panels for series in panel.series}
+    handles: list[Patch | Line2D] = []
+    for name, look in looks.items():
+        if content.spec.kind == "bars":
+            handles.append(Patch(facecolor=look.color, hatch=look.hatch, edgecolor="white", label=plain(name)))
+        else:
+            handles.append(Line2D([], [], label=plain(name), **line_style(look)))
+    inches = float(figure.get_size_inches()[0])
+    longest = max(len(name) for name in looks)
+    across = max(1, min(len(handles), int(inches / (0.075 * longest + 0.55))))
+    box = figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=across,
+        frameon=False,
+        handlelength=2.6,
+        title=wrapped(content.notes, int(inches * 17)),
+        title_fontsize=7,
     )
+    box.get_title().set_color("#555555")
+
+
+def wrapped(sentences: Sequence[str], most: int) -> str:
+    """Sentences in lines of at most so many characters, broken between sentences."""
+    rows: list[str] = []
+    for sentence in map(plain, sentences):
+        if rows and len(rows[-1]) + len(sentence) < most:
+            rows[-1] += f" {sentence}"
+        else:
+            rows.append(sentence)
+    return "\n".join(rows)
+
+
+def plain(text: str) -> str:
+    """Text that matplotlib takes as it is: no mathematics between dollars, no name hidden by a leading underscore."""
+    text = text.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text

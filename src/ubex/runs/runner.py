@@ -1,39 +1,238 @@
-"""Runs the cells of an experiment, one after another, with a progress bar."""
+"""Runs an experiment: plans its jobs, hands them to a backend, keeps what comes back, and can be killed at any moment."""
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pandas as pd
+import jax
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ubex.runs import store
+from ubex import checks
+from ubex.runs import cluster, pool
+from ubex.runs.jobs import Failed, Job, Result, Runnable
+from ubex.runs.progress import Display
+from ubex.runs.records import Table
+from ubex.runs.store import FORMAT, Store, load_results, write_atomically
+from ubex.runs.tracking import TRACKERS, Tracker
 
-if TYPE_CHECKING:
-    from ubex.experiments.spec import Experiment
+TABLE_SECONDS = 1.0
+"""While it runs, the tidy tables are made anew at most this often."""
+VERSIONS = ("ubex", "jax", "jaxlib", "numpy", "scipy", "pandas")
 
 
-def run(experiment: Experiment, out: Path, console: Console) -> pd.DataFrame:
-    """Runs every cell and seed and writes the tidy table."""
-    store.folder(out)
-    cells = experiment.cells()
-    rows: list[dict[str, Any]] = []
-    columns = (TextColumn("{task.description:<34}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(experiment.name, total=len(cells) * experiment.seeds)
-        for cell in cells:
-            progress.update(task, description=f"{experiment.name}: {cell.method}")
-            for seed in range(experiment.seeds):
-                head = {
-                    "experiment": cell.experiment,
-                    "environment": cell.environment,
-                    "method": cell.method,
-                    "seed": seed,
+@dataclass(frozen=True)
+class Options:
+    """How to run, as against what."""
+
+    backend: str = "local"
+    """Where the cells run: local or ray."""
+    address: str | None = None
+    """Address of a Ray cluster; without one, Ray is started here."""
+    workers: int | None = None
+    """Worker processes (local) or CPUs (a Ray started here); all cores by default."""
+    track: tuple[str, ...] = ()
+    """Also write the metrics to: tensorboard, wandb."""
+
+    def __post_init__(self) -> None:
+        """Refuses values that make no sense."""
+        checks.one_of("backend", self.backend, BACKENDS)
+        for name in self.track:
+            checks.one_of("tracker", name, TRACKERS)
+        if self.workers is not None:
+            checks.whole("workers", self.workers, 1)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a run went."""
+
+    finished: int
+    failed: int
+    skipped: int
+    interrupted: bool
+    tables: Sequence[Table]
+
+    @property
+    def exit_code(self) -> int:
+        """0 when everything is done, 1 when cells failed, 130 when interrupted."""
+        return 130 if self.interrupted else int(self.failed > 0)
+
+
+class Recorder:
+    """Listens to the backend: keeps results, shows progress, feeds the trackers."""
+
+    def __init__(self, store: Store, display: Display, trackers: Sequence[Tracker]) -> None:
+        """Tables are written now and then, and once more at the end by the runner."""
+        self.store, self.display, self.trackers = store, display, trackers
+        self._next_tables = time.monotonic() + TABLE_SECONDS
+
+    def started(self, job: Job) -> None:
+        """A worker has the job."""
+        self.display.started(job)
+
+    def progressed(self, job: Job, done: int, total: int, unit: str) -> None:
+        """How far it has come."""
+        self.display.progressed(job, done, total, unit)
+
+    def lost(self, job: Job, attempt: int) -> None:
+        """Its worker died; it is tried again."""
+        self.display.lost(job, attempt)
+
+    def ended(self, job: Job, result: Result) -> None:
+        """Keeps the outcomes or the reason of the failure."""
+        if isinstance(result, Failed):
+            self.store.fail(job.cell, job.seeds, result.error, result.trace)
+        else:
+            self.store.finish(job.cell, result.outcomes, result.seconds)
+            for tracker in self.trackers:
+                for seed, outcome in result.outcomes.items():
+                    tracker.log(job.cell, seed, outcome)
+        self.display.ended(job, result)
+        if time.monotonic() >= self._next_tables:
+            start = time.monotonic()
+            self.store.write_tables()
+            self._next_tables = time.monotonic() + max(TABLE_SECONDS, 20 * (time.monotonic() - start))
+
+
+def run(experiment: Runnable, out: Path, console: Console, options: Options | None = None) -> Summary:
+    """Runs what is not finished yet in the folder and returns how it went; results are in `out/results.csv`."""
+    options = options or Options()
+    started, start = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
+    store = Store.open(out.absolute(), describe(experiment, started))
+    try:
+        trackers = [TRACKERS[name](out.absolute(), experiment.name) for name in options.track]
+        jobs = plan(experiment, store)
+        skipped = len(store.cells) * store.seeds - sum(len(job.seeds) for job in jobs)
+        for line in store.damaged:
+            console.print(f"{line}: it is run again", markup=False, soft_wrap=True)
+        if skipped:
+            console.print(f"{experiment.name}: {skipped} finished before in {out}: skipped", markup=False, soft_wrap=True)
+        display, interrupted = Display(console, experiment.name, len(jobs)), False
+        recorder = Recorder(store, display, trackers)
+        status = "stopped"
+        try:
+            with display:
+                if jobs:
+                    BACKENDS[options.backend](jobs, recorder, options)
+            status = "failed" if display.failed else "complete"
+        except KeyboardInterrupt:
+            interrupted, status = True, "interrupted"
+            console.print("interrupted: what is finished is kept, and the same command continues", markup=False)
+        finally:
+            store.write_tables()
+            store.note(
+                {
+                    "started": started,
+                    "command": sys.argv,
+                    "versions": versions(),
+                    "machine": machine(),
+                    "seconds": time.monotonic() - start,
+                    "finished": display.done,
+                    "failed": display.failed,
+                    "status": status,
                 }
-                for metric, value in experiment.run(cell, seed).items():
-                    rows.append({**head, "metric": metric, "value": value, **cell.settings})
-                progress.advance(task)
-    store.write_results(out, rows)
-    return pd.DataFrame(rows)
+            )
+        tables = write_people_tables(experiment, out) if status == "complete" else []
+        return Summary(display.done, display.failed, skipped, interrupted, tables)
+    finally:
+        store.close()
+
+
+def plan(experiment: Runnable, store: Store) -> list[Job]:
+    """What is left to do: one job a cell where seeds run together, else one a seed."""
+    jobs = []
+    for cell in store.cells:
+        left = tuple(seed for seed in range(store.seeds) if not store.finished(cell, seed))
+        groups = [left] if experiment.mode == "batched" and left else [(seed,) for seed in left]
+        jobs += [Job(experiment, cell, seeds, store.checkpoint_folder(cell, seeds)) for seeds in groups]
+    return jobs
+
+
+def run_local(jobs: Sequence[Job], recorder: Recorder, options: Options) -> None:
+    """In this process, or in a pool where the experiment asks for it and there is more than one job."""
+    workers = options.workers or os.cpu_count() or 1
+    if jobs[0].experiment.mode == "processes" and workers > 1 and len(jobs) > 1:
+        pool.run_pool(jobs, recorder, workers)
+    else:
+        pool.run_inline(jobs, recorder)
+
+
+def run_on_ray(jobs: Sequence[Job], recorder: Recorder, options: Options) -> None:
+    """On a Ray cluster."""
+    cluster.run_ray(jobs, recorder, options.address, options.workers)
+
+
+BACKENDS: Mapping[str, Callable[[Sequence[Job], Recorder, Options], None]] = {"local": run_local, "ray": run_on_ray}
+
+
+def write_people_tables(experiment: Runnable, out: Path) -> Sequence[Table]:
+    """The experiment's own tables, also kept for the report, which reads the disk alone."""
+    tables = experiment.tables(load_results(out))
+    write_atomically(out / "tables.json", json.dumps([dataclasses.asdict(table) for table in tables]))
+    return tables
+
+
+def describe(experiment: Runnable, created: str) -> dict[str, Any]:
+    """What `spec.json` holds."""
+    settings = {field.name: getattr(experiment, field.name) for field in dataclasses.fields(experiment)}  # type: ignore[arg-type]
+    cells = [
+        {"id": c.id, "environment": c.environment, "method": c.method, "settings": dict(c.settings)} for c in experiment.cells()
+    ]
+    return {
+        "format": FORMAT,
+        "experiment": experiment.name,
+        "summary": experiment.summary,
+        "settings": settings,
+        "figures": [dataclasses.asdict(figure) for figure in experiment.figures],
+        "cells": cells,
+        "seeds": experiment.seeds,
+        "versions": versions(),
+        "machine": machine(),
+        "git": git_state(),
+        "created": created,
+        "command": sys.argv,
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the numbers depend on."""
+    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in VERSIONS}
+
+
+def machine() -> dict[str, Any]:
+    """What the run was made on."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    devices = [device.device_kind for device in jax.devices()]
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory, 1),
+        "devices": devices,
+    }
+
+
+def git_state() -> dict[str, Any]:
+    """Commit of the source, if it is run from a checkout."""
+    here = Path(__file__).parent
+
+    def ask(*words: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, timeout=10, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    commit = ask("rev-parse", "HEAD")
+    return {"commit": commit, "dirty": bool(ask("status", "--porcelain", "--untracked-files=no")) if commit else None}

@@ -1,60 +1,303 @@
-"""What a run leaves on disk: `results.csv`, the tidy table, put in place in one step."""
+"""What a run leaves on disk, so that it can be killed at any moment and continued.
+
+    DIR/spec.json                          what was asked for, written once
+    DIR/history.jsonl                      a line an invocation: versions, machine, command, how it ended
+    DIR/cells/ID/seed-K/metrics.json       scalars and curves of one cell and seed
+    DIR/cells/ID/seed-K/done.json          completion marker with the checksum of the metrics, written last
+    DIR/cells/ID/seed-K/error.json         why it failed, where it did
+    DIR/cells/ID/checkpoints-SEEDS/        see checkpoint.py
+    DIR/results.csv, DIR/curves.csv        tidy tables, made anew from the cells
+
+Every file is written next to its place, forced to disk and renamed, so a reader never sees half of one.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import hashlib
+import json
 import os
-from collections.abc import Iterable, Mapping
+import shutil
+import socket
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pandas as pd
 
+from ubex.runs.records import Cell, Curve, Outcome
 from ubex.types import InputError
 
-RESULTS = "results.csv"
+RESULTS, CURVES, SPEC, HISTORY, LOCK = "results.csv", "curves.csv", "spec.json", "history.jsonl", ".lock"
 COLUMNS = ("experiment", "environment", "method", "seed", "metric", "value")
+FORMAT = 1
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Writes next to the target, forces it to disk and renames, so that a reader never sees half a file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+class StorageError(Exception):
+    """The disk did not do what it was asked to: one line that says what, and that what was finished is kept."""
+
+
+@contextlib.contextmanager
+def storage(what: str) -> Iterator[None]:
+    """Turns errors of the file system into one line."""
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"cannot {what}: {error.strerror or error}; everything finished before is kept, "
+            "and the same command continues once this is mended"
+        ) from error
+
+
+def write_atomically(path: Path, text: str | bytes) -> None:
+    """Writes next to the target, forces it to disk and renames; on failure the target is as it was."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    data = text.encode() if isinstance(text, str) else text
+    with storage(f"write {path}"):
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def checksum(data: bytes) -> str:
+    """SHA-256 in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
 
 
 def folder(path: Path) -> Path:
     """The folder of a run, made if need be."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
+    except (FileExistsError, NotADirectoryError):
         raise InputError(f"--out {path} is a file, not a folder") from None
     except OSError as error:
         raise InputError(f"--out {path} cannot be made: {error.strerror}") from None
     return path
 
 
-def write_results(out: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
-    """Writes the tidy table: the fixed columns first, then the cells' own fields."""
-    table = pd.DataFrame(list(rows))
-    table = table[[*COLUMNS, *(column for column in table.columns if column not in COLUMNS)]]
-    path = folder(out) / RESULTS
-    write_atomically(path, table.to_csv(index=False))
-    return path
+class Store:
+    """One run folder, held by one process at a time."""
+
+    def __init__(self, root: Path, spec: Mapping[str, Any], lock: IO[str]) -> None:
+        """Use `Store.open`."""
+        self.root, self.spec, self._lock = root, spec, lock
+        self.cells = [Cell(spec["experiment"], c["environment"], c["method"], c["settings"]) for c in spec["cells"]]
+        self.seeds: int = spec["seeds"]
+        self._outcomes: dict[tuple[str, int], Outcome] = {}
+        self.damaged: list[str] = []
+        """What was found broken and will be run again, in words."""
+
+    @classmethod
+    def open(cls, root: Path, spec: Mapping[str, Any]) -> Store:
+        """Makes the folder or takes up an earlier run of the same settings; others are refused."""
+        folder(root)
+        lock = hold(root)
+        path = root / SPEC
+        try:
+            if path.exists():
+                check_same(read_spec(root), spec, root)
+            elif any(entry.name != LOCK for entry in root.iterdir()):
+                raise InputError(f"--out {root} has files in it but no {SPEC}: it is not a run folder; choose another")
+            else:
+                write_atomically(path, json.dumps(spec, indent=1))
+        except BaseException:
+            lock.close()
+            raise
+        store = cls(root, read_spec(root), lock)
+        store._read_finished()
+        return store
+
+    def close(self) -> None:
+        """Lets the next process in."""
+        self._lock.close()
+
+    def place(self, cell: Cell, seed: int) -> Path:
+        """The folder of one cell and seed."""
+        return self.root / "cells" / cell.id / f"seed-{seed}"
+
+    def checkpoint_folder(self, cell: Cell, seeds: Sequence[int]) -> Path:
+        """Where the checkpoints of seeds that run together are."""
+        return self.root / "cells" / cell.id / f"checkpoints-{'-'.join(map(str, seeds))}"
+
+    def finished(self, cell: Cell, seed: int) -> bool:
+        """Whether this cell and seed is done."""
+        return (cell.id, seed) in self._outcomes
+
+    def finish(self, cell: Cell, outcomes: Mapping[int, Outcome], seconds: float) -> None:
+        """Keeps the outcomes of seeds that ran together: metrics first, then the marker; their checkpoints can go."""
+        for seed, outcome in outcomes.items():
+            place = self._make(cell, seed)
+            metrics = json.dumps(to_json(outcome)).encode()
+            write_atomically(place / "metrics.json", metrics)
+            write_atomically(place / "done.json", json.dumps({"metrics_sha256": checksum(metrics), "seconds": seconds}))
+            with contextlib.suppress(OSError):
+                (place / "error.json").unlink(missing_ok=True)
+            self._outcomes[cell.id, seed] = outcome
+        shutil.rmtree(self.checkpoint_folder(cell, list(outcomes)), ignore_errors=True)
+
+    def fail(self, cell: Cell, seeds: Sequence[int], error: str, trace: str) -> None:
+        """Keeps why a cell failed; the next invocation tries it again."""
+        for seed in seeds:
+            write_atomically(self._make(cell, seed) / "error.json", json.dumps({"error": error, "traceback": trace}))
+
+    def write_tables(self) -> None:
+        """Writes the tidy tables from what is finished, in the order of the spec: same results, same bytes."""
+        rows: list[dict[str, Any]] = []
+        points: list[dict[str, Any]] = []
+        for cell in self.cells:
+            for seed in range(self.seeds):
+                outcome = self._outcomes.get((cell.id, seed))
+                if outcome is None:
+                    continue
+                head = {
+                    "experiment": cell.experiment,
+                    "environment": cell.environment,
+                    "method": cell.method,
+                    "seed": seed,
+                }
+                rows += [{**head, "metric": m, "value": v, **cell.settings} for m, v in outcome.scalars.items()]
+                for metric, curve in outcome.curves.items():
+                    points += [
+                        {**head, curve.unit: i, "metric": metric, "value": v, **cell.settings}
+                        for i, v in zip(curve.index, curve.values, strict=True)
+                    ]
+        write_atomically(self.root / RESULTS, tidy(rows).to_csv(index=False))
+        if points:
+            write_atomically(self.root / CURVES, tidy(points).to_csv(index=False))
+
+    def note(self, entry: Mapping[str, Any]) -> None:
+        """Adds a line to the history."""
+        with storage(f"write {self.root / HISTORY}"), open(self.root / HISTORY, "a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def _make(self, cell: Cell, seed: int) -> Path:
+        if not (self.root / SPEC).exists():
+            raise StorageError(f"{self.root} was removed or emptied while the run was using it")
+        place = self.place(cell, seed)
+        with storage(f"make {place}"):
+            place.mkdir(parents=True, exist_ok=True)
+        return place
+
+    def _read_finished(self) -> None:
+        for cell in self.cells:
+            if not (self.root / "cells" / cell.id).is_dir():
+                continue
+            for seed in range(self.seeds):
+                place = self.place(cell, seed)
+                if not (place / "done.json").exists():
+                    continue
+                outcome = read_outcome(place)
+                if outcome is None:
+                    self.damaged.append(f"the metrics of {cell.label}, seed {seed} are damaged")
+                else:
+                    self._outcomes[cell.id, seed] = outcome
+
+
+def hold(root: Path) -> IO[str]:
+    """Locks the folder, or says who holds it. The lock goes with the process, however it ends."""
+    try:
+        lock = open(root / LOCK, "a+", encoding="utf-8")  # noqa: SIM115  (it stays open as long as the store)
+    except OSError as error:
+        raise InputError(f"--out {root} cannot be written to: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.seek(0)
+        holder = lock.read().strip() or "another process"
+        lock.close()
+        raise InputError(f"--out {root} is in use by {holder}; wait for it or choose another folder") from None
+    lock.seek(0)
+    lock.truncate()
+    lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+    lock.flush()
+    return lock
+
+
+def check_same(there: Mapping[str, Any], here: Mapping[str, Any], root: Path) -> None:
+    """Refuses to mix two runs in one folder, and shows in what they differ."""
+    if there.get("format") != here["format"]:
+        raise InputError(f"--out {root} was written in format {there.get('format')}, this is {here['format']}")
+    if there["experiment"] != here["experiment"]:
+        raise InputError(f"--out {root} holds the experiment {there['experiment']}, not {here['experiment']}")
+    before, now = dict(there["settings"]), json.loads(json.dumps(here["settings"]))
+    different = [
+        f"{name} {before.get(name, 'absent')} there, {now.get(name, 'absent')} here"
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+    ]
+    if different:
+        raise InputError(f"--out {root} holds a run with other settings ({'; '.join(different)}); choose another folder")
+    if [c["id"] for c in there["cells"]] != [c["id"] for c in here["cells"]]:
+        raise InputError(f"--out {root} was written by a version of ubex whose cells differ; choose another folder")
+
+
+def read_spec(root: Path) -> dict[str, Any]:
+    """The spec of a run folder."""
+    try:
+        spec: dict[str, Any] = json.loads((root / SPEC).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{root} is not a run folder: it has no {SPEC}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{root / SPEC} cannot be read: {error}") from None
+    return spec
+
+
+def read_outcome(place: Path) -> Outcome | None:
+    """What a finished cell and seed left, or nothing where it is damaged."""
+    try:
+        metrics = (place / "metrics.json").read_bytes()
+        if json.loads((place / "done.json").read_bytes())["metrics_sha256"] != checksum(metrics):
+            return None
+        return from_json(json.loads(metrics))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def to_json(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as JSON can hold it; floats keep every digit."""
+    curves = {
+        metric: {"unit": c.unit, "index": [int(i) for i in c.index], "values": [float(v) for v in c.values]}
+        for metric, c in outcome.curves.items()
+    }
+    return {"scalars": {metric: float(value) for metric, value in outcome.scalars.items()}, "curves": curves}
+
+
+def from_json(data: Mapping[str, Any]) -> Outcome:
+    """The inverse of `to_json`."""
+    return Outcome(dict(data["scalars"]), {metric: Curve(**curve) for metric, curve in data["curves"].items()})
+
+
+def tidy(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """The fixed columns first, then the cells' own fields."""
+    table = pd.DataFrame(list(rows), columns=None if rows else list(COLUMNS))
+    return table[[*COLUMNS, *(column for column in table.columns if column not in COLUMNS)]]
 
 
 def load_results(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """The tidy table of a run folder (or of a `results.csv`)."""
-    target = Path(path)
-    target = target / RESULTS if target.is_dir() else target
+    """The tidy table of scalars of a run folder (or of a `results.csv`)."""
+    return _load(Path(path), RESULTS)
+
+
+def load_curves(path: str | os.PathLike[str]) -> pd.DataFrame:
+    """The tidy table of curves of a run folder (or of a `curves.csv`)."""
+    return _load(Path(path), CURVES)
+
+
+def _load(target: Path, name: str) -> pd.DataFrame:
+    target = target / name if target.is_dir() else target
     if not target.is_file():
-        raise InputError(f"no {RESULTS} at {target}")
-    table = pd.read_csv(target)
+        raise InputError(f"no {name} at {target}")
+    try:
+        table = pd.read_csv(target)
+    except (ValueError, OSError) as error:
+        raise InputError(f"{target} cannot be read: {error}") from None
     missing = [column for column in COLUMNS if column not in table.columns]
     if missing:
         raise InputError(f"{target} is not a table of results: it lacks the column {missing[0]}")

@@ -6,7 +6,8 @@ one-hot matrix but gathers rows. Everything here is unbatched unless it says N, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -89,17 +90,35 @@ def solve(mdp: MDP, policy: Policy, discount: Scalar, terminal: Bool[Array, " S"
     return with_actions(mdp, jnp.linalg.solve(*equation(mdp, policy, discount, terminal)), discount)
 
 
-def mean_mdp(chunks: Sequence[MDP]) -> MDP:
+def mean_mdp(chunks: Iterable[MDP]) -> MDP:
     """Mean over the members of all chunks (eq. mean_model, with the ensemble as the posterior).
 
-    Deviations from the first member are averaged, so identical members give that very member.
+    Deviations from the first member are averaged, so identical members give that very member. Chunks are taken one by one.
     """
+    first: MDP | None = None
+    total, number = MDP(0.0, 0.0), 0
+    for chunk in chunks:
+        first = MDP(jnp.asarray(chunk.p)[0], jnp.asarray(chunk.r)[0]) if first is None else first
+        total = add_deviations(total, chunk, first) if number else deviations(chunk, first)
+        number += jnp.asarray(chunk.r).shape[0]
+        del chunk  # before the next one is made
+    assert first is not None, "there is at least one chunk"
+    p, r = (jnp.asarray(start) + jnp.asarray(change) / number for start, change in zip(first, total, strict=True))
+    return MDP(p, r)
 
-    def mean(arrays: Sequence[Float[Array, _ * shape]]) -> Float[Array, "*shape"]:
-        first, number = arrays[0][:1], sum(array.shape[0] for array in arrays)
-        return first[0] + sum(jnp.sum(array - first, axis=0) for array in arrays) / number
 
-    return MDP(p=mean([jnp.asarray(chunk.p) for chunk in chunks]), r=mean([jnp.asarray(chunk.r) for chunk in chunks]))
+@jax.jit
+def deviations(chunk: MDP, first: MDP) -> MDP:
+    """Sum over a chunk of the deviations from the first member."""
+    p, r = (jnp.sum(jnp.asarray(x) - jnp.asarray(start)[None], axis=0) for x, start in zip(chunk, first, strict=True))
+    return MDP(p, r)
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def add_deviations(total: MDP, chunk: MDP, first: MDP) -> MDP:
+    """`deviations`, added to those of earlier chunks in place."""
+    p, r = (jnp.asarray(x) + jnp.asarray(change) for x, change in zip(total, deviations(chunk, first), strict=True))
+    return MDP(p, r)
 
 
 class Moments(NamedTuple):
@@ -111,8 +130,13 @@ class Moments(NamedTuple):
     """Of Q(s', a') with s' ~ p(.|s,a) and a' ~ pi(.|s'): trailing shape S A (appendix B)."""
 
 
-def next_values(samples: MDP, members: Values, p_bar: Float[Array, "S A S"], mean: Values, policy: Policy) -> Moments:
-    """Everything that the paper's local uncertainties are made of, exactly, from samples of the posterior and its mean."""
+def next_values(
+    samples: MDP, members: Values, p_bar: Float[Array, "S A S"], mean: Values, policy: Policy, spread: bool = True
+) -> Moments:
+    """Everything that the paper's local uncertainties are made of, exactly, from samples of the posterior and its mean.
+
+    Without `spread` the chi-square sums, which alone cost a pass over arrays of the size of the samples, are NaN.
+    """
 
     def moments(p: Float[Array, "S A S"], values: Values) -> RowMoments:
         return row_moments(p, values, policy)
@@ -124,9 +148,12 @@ def next_values(samples: MDP, members: Values, p_bar: Float[Array, "S A S"], mea
     p = jnp.asarray(samples.p)
     bar, member, gap = jax.vmap(one)(p, members)
     total = moments(p_bar, mean)
-    rows, rows_bar = jax.vmap(policy_rows, in_axes=(0, None))(p, policy), policy_rows(p_bar, policy)
-    chi_v = jax.vmap(chi_square, in_axes=(0, None))(rows, rows_bar)
-    chi_q = jax.vmap(chi_square, in_axes=(0, None))(p, p_bar)
+    if spread:
+        rows, rows_bar = jax.vmap(policy_rows, in_axes=(0, None))(p, policy), policy_rows(p_bar, policy)
+        chi_v = jax.vmap(chi_square, in_axes=(0, None))(rows, rows_bar)
+        chi_q = jax.vmap(chi_square, in_axes=(0, None))(p, p_bar)
+    else:
+        chi_v, chi_q = jnp.full_like(bar.mean_v, jnp.nan), jnp.full_like(bar.mean_q, jnp.nan)
     bound_v, bound_q = jnp.max(jnp.abs(members.v)), jnp.max(jnp.abs(members.q))
     return Moments(
         v=NextValues(bar.mean_v, bar.var_v, member.var_v, gap.var_v, total.var_v, chi_v, bound_v),

@@ -176,6 +176,12 @@ class TabularPosterior:
         """The posterior-mean MDP (eq. mean_model)."""
         return MDP(p=self.transitions.mean(), r=self.rewards.mean())
 
+    def restored(self: AnyPosterior, transitions: Dirichlet, rewards: Normal | NormalGamma) -> AnyPosterior:
+        """This kind of posterior with parameters that were kept elsewhere, such as in a checkpoint."""
+        posterior = object.__new__(type(self))  # not through __init__, which makes priors
+        TabularPosterior.__init__(posterior, transitions, rewards, self.terminal)
+        return posterior
+
     def _checked(self, transitions: Transitions) -> tuple[np.ndarray, ...]:
         num_states, num_actions = self.num_states, self.num_actions
         rows = [np.atleast_1d(checks.number_array(name, x)) for name, x in zip(Transitions._fields, transitions, strict=True)]

@@ -6,7 +6,6 @@ same linear solve serves it. The V and the Q form share the matrix: one factoris
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -49,7 +48,8 @@ def estimate(
     members = bellman.solve(samples, policy, discount, terminal)
     if estimator.direct is not None:
         return direct(estimator, members, mean_values, ddof)
-    local = local_rewards(estimator, [samples], [members], mean, mean_values, policy, discount, u_min=u_min, ddof=ddof)
+    moments = bellman.next_values(samples, members, jnp.asarray(mean.p), mean_values, policy, estimator.spread)
+    local = local_rewards(estimator, moments, jnp.asarray(samples.r), policy, discount, u_min=u_min, ddof=ddof)
     return propagate(*local, mean, mean_values, policy, discount, terminal)
 
 
@@ -62,10 +62,8 @@ def direct(estimator: Estimator, members: Values, mean_values: Values, ddof: int
 
 def local_rewards(
     estimator: Estimator,
-    chunks: Sequence[MDP],
-    members: Sequence[Values],
-    mean: MDP,
-    mean_values: Values,
+    moments: bellman.Moments,
+    rewards: Float[Array, "N S A"],
     policy: Policy,
     discount: Scalar,
     *,
@@ -74,22 +72,17 @@ def local_rewards(
 ) -> tuple[Float[Array, " S"], Float[Array, "S A"]]:
     """Uncertainty rewards Var[r] + discount^2 max(u, u_min) in V and in Q form (appendix B).
 
-    The clip acts on u alone, before the reward variance is added, as the paper's text has it. The samples may come in
-    chunks, so that large ensembles need no second copy of themselves.
+    The clip acts on u alone, before the reward variance is added, as the paper's text has it.
     """
     local = estimator.local
     assert local is not None, "only for estimators with `local`"
-    p_bar = jnp.asarray(mean.p)
-    parts = zip(chunks, members, strict=True)
-    moments = bellman.merge([bellman.next_values(chunk, own, p_bar, mean_values, policy) for chunk, own in parts])
-    rewards_q = jnp.concatenate([jnp.asarray(chunk.r) for chunk in chunks])
-    rewards_v = jax.vmap(lambda r: bellman.policy_average(r, policy))(rewards_q)
 
     def reward(moments: NextValues, rewards: Float[Array, N * sa]) -> Float[Array, "*sa"]:
         u = ube.clip(local(moments, ddof), u_min)
         return ube.uncertainty_reward(u, ube.member_variance(rewards, ddof), discount)
 
-    return reward(moments.v, rewards_v), reward(moments.q, rewards_q)
+    rewards_v = jax.vmap(lambda r: bellman.policy_average(r, policy))(rewards)
+    return reward(moments.v, rewards_v), reward(moments.q, rewards)
 
 
 def propagate(

@@ -1,0 +1,234 @@
+"""Reads a run folder for the report: whatever is there, however the run ended. Nothing but the spec has to exist."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ubex.runs import store
+from ubex.runs.records import Cell, FigureSpec, Table
+from ubex.types import InputError
+
+TABLES = "tables.json"
+
+
+@dataclass(frozen=True)
+class CellState:
+    """How far one cell has come."""
+
+    label: str
+    done: Sequence[int]
+    """Seeds that finished."""
+    failed: Sequence[int]
+    seconds: float
+    """Of the longest seed; seeds that ran together share theirs."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Seeds of a cell that failed in the same way."""
+
+    label: str
+    seeds: Sequence[int]
+    error: str
+    traceback: str
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Everything that a report says about one run."""
+
+    path: Path
+    spec: Mapping[str, Any]
+    history: Sequence[Mapping[str, Any]]
+    cells: Sequence[CellState]
+    failures: Sequence[Failure]
+    results: pd.DataFrame
+    """Empty where nothing has finished."""
+    curves: pd.DataFrame | None
+    tables: Sequence[Table]
+    figures: Sequence[FigureSpec]
+    problems: Sequence[str] = field(default_factory=list)
+    """What could not be read, one line each."""
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return str(self.spec.get("experiment", self.path.name))
+
+    @property
+    def seeds(self) -> int:
+        """Seeds of every cell."""
+        return int(self.spec.get("seeds", 0))
+
+    @property
+    def total(self) -> int:
+        """Jobs that were asked for: cells times seeds."""
+        return len(self.cells) * self.seeds
+
+    @property
+    def done(self) -> int:
+        """Jobs that finished."""
+        return sum(len(cell.done) for cell in self.cells)
+
+    @property
+    def failed(self) -> int:
+        """Jobs that failed and have not succeeded since."""
+        return sum(len(cell.failed) for cell in self.cells)
+
+    @property
+    def methods(self) -> list[str]:
+        """All methods, in the order of the spec."""
+        asked = [str(cell["method"]) for cell in self.spec.get("cells", [])]
+        return list(dict.fromkeys([*asked, *self.results["method"].astype(str)]))
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """The run folder itself, or the runs that are directly inside, oldest first."""
+    if (folder / store.SPEC).is_file():
+        return [folder]
+    inside = [path.parent for path in folder.glob(f"*/{store.SPEC}")] if folder.is_dir() else []
+    if not inside:
+        what = f"it has no {store.SPEC}, and no folder in it has one" if folder.is_dir() else "there is no such folder"
+        raise InputError(f"no run at {folder}: {what}")
+    return sorted(inside, key=lambda path: (created(path), path.name))
+
+
+def created(path: Path) -> str:
+    """When a run was asked for, as its spec has it; empty where that cannot be read."""
+    try:
+        return str(store.read_spec(path).get("created", ""))
+    except InputError:
+        return ""
+
+
+def read(path: Path) -> RunFolder:
+    """A run as it is on disk; only a missing or broken spec is an error."""
+    spec = store.read_spec(path)
+    problems: list[str] = []
+    cells, failures = [], []
+    try:
+        for entry in spec.get("cells", []):
+            cell = Cell(spec["experiment"], entry["environment"], entry["method"], entry["settings"])
+            state, errors = read_cell(path / "cells" / entry["id"], cell.label, int(spec["seeds"]))
+            cells.append(state)
+            failures += errors
+        figures = [FigureSpec(**entry) for entry in spec.get("figures", [])]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path / store.SPEC} is not a run's spec: {type(error).__name__} {error}") from None
+    finished = any(cell.done for cell in cells)
+    results = load(path, store.RESULTS, problems, expected=finished)
+    return RunFolder(
+        path=path,
+        spec=spec,
+        history=history(path),
+        cells=cells,
+        failures=failures,
+        results=pd.DataFrame(columns=list(store.COLUMNS)) if results is None else results,
+        curves=load(path, store.CURVES, problems, expected=False),
+        tables=tables(path, problems),
+        figures=figures,
+        problems=problems,
+    )
+
+
+def read_cell(place: Path, label: str, seeds: int) -> tuple[CellState, list[Failure]]:
+    """The state of one cell, and its failures with seeds that failed alike together."""
+    done: list[int] = []
+    seconds = 0.0
+    errors: dict[tuple[str, str], list[int]] = {}
+    for seed in range(seeds):
+        folder = place / f"seed-{seed}"
+        if (folder / "done.json").is_file():
+            done.append(seed)
+            seconds = max(seconds, as_seconds(json_at(folder / "done.json").get("seconds")))
+        elif (folder / "error.json").is_file():
+            said = json_at(folder / "error.json")
+            key = (str(said.get("error", "its error.json cannot be read")), str(said.get("traceback", "")))
+            errors.setdefault(key, []).append(seed)
+    failures = [Failure(label, failed, error, trace) for (error, trace), failed in errors.items()]
+    return CellState(label, done, sorted(seed for seeds_of in errors.values() for seed in seeds_of), seconds), failures
+
+
+def json_at(path: Path) -> dict[str, Any]:
+    """A JSON object on disk, or an empty one where it is missing or broken."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def load(path: Path, name: str, problems: list[str], *, expected: bool) -> pd.DataFrame | None:
+    """One of the tidy tables, or nothing, with a word in `problems` where it should be there."""
+    if not (path / name).is_file():
+        if expected:
+            problems.append(f"Seeds have finished but there is no {name} yet: the same `ubex run` command writes it.")
+        return None
+    try:
+        return store.load_results(path / name)
+    except InputError as error:
+        problems.append(str(error))
+        return None
+
+
+def history(path: Path) -> list[dict[str, Any]]:
+    """The invocations that ended; a line cut short by a kill is left out."""
+    try:
+        text = (path / store.HISTORY).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    entries = []
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            entries.append(entry)
+    return entries
+
+
+def tables(path: Path, problems: list[str]) -> list[Table]:
+    """The experiment's own tables."""
+    if not (path / TABLES).is_file():
+        return []
+    try:
+        entries = json.loads((path / TABLES).read_text(encoding="utf-8"))
+        return [Table(t["title"], t["columns"], t["rows"], t.get("note", "")) for t in entries]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        problems.append(f"{path / TABLES} cannot be read: {error}")
+        return []
+
+
+def as_seconds(value: Any) -> float:
+    """A number of seconds, 0 where there is none."""
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def duration(seconds: float) -> str:
+    """A time for people."""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    return f"{minutes // 60} h {minutes % 60} min" if minutes < 48 * 60 else f"{minutes / 1440:.1f} days"
+
+
+def command_line(command: Any) -> str:
+    """A command as one would type it."""
+    return shlex.join(map(str, command)) if isinstance(command, (list, tuple)) else str(command or "")
+
+
+def pairs(values: Any) -> str:
+    """A small mapping in one line."""
+    if not isinstance(values, Mapping):
+        return str(values or "")
+    return ", ".join(f"{name} {value}" for name, value in values.items() if value not in (None, "", [], {}))

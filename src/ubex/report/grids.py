@@ -1,0 +1,130 @@
+"""The page's tables: every metric with intervals, the comparison with the published values, cells and invocations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from ubex.report import charts
+from ubex.report.folder import RunFolder, as_seconds, command_line, duration
+from ubex.runs import metrics
+
+VERDICTS = {"match": "\u2713", "within 5%": "\u2248", "differs": "\u2260", "too few seeds": "?", "no published value": "\u2013"}
+"""A symbol for each verdict, so that it does not hang on colour."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table as the page shows it."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+    methods: Sequence[str] = ()
+    """The method of each row, where rows follow the reader's pick."""
+    marks: Sequence[str] = ()
+    """A word for the style of each row's last cell."""
+    texts: int = 1
+    """Leading columns that hold names rather than numbers."""
+
+
+def intervals(results: pd.DataFrame) -> dict[str, Grid]:
+    """A table a metric: mean and standard error, interquartile mean with its interval, and seeds."""
+    if results.empty:
+        return {}
+    table = metrics.summarize(results)
+    found = {}
+    for metric in dict.fromkeys(table["metric"].astype(str)):
+        part = table[table["metric"].astype(str) == metric]
+        names = [column for column in table.columns if column not in (*metrics.STATISTICS, "metric", "experiment")]
+        varied, fixed = split(part, names)
+        rows = [
+            [
+                *(charts.label(row[column]) for column in varied),
+                with_error(row["mean"], row["standard_error"]),
+                interval(row["iqm"], row["low"], row["high"]),
+                charts.label(row["seeds"]),
+            ]
+            for row in part.to_dict("records")
+        ]
+        columns = [*varied, "mean \u00b1 standard error", "IQM [95% interval]", "seeds"]
+        methods = [charts.label(value) for value in part["method"]]
+        found[metric] = Grid(metric, columns, rows, fixed, methods, texts=len(varied))
+    return found
+
+
+def split(table: pd.DataFrame, names: Sequence[str]) -> tuple[list[str], str]:
+    """The columns that vary (and the method, always), and the others in words."""
+    varied = [name for name in names if name == "method" or table[name].nunique(dropna=False) > 1]
+    fixed = [f"{name} {charts.label(table[name].iloc[0])}" for name in names if name not in varied]
+    present = [text for text in fixed if not text.endswith(" -")]
+    return varied, f"With {', '.join(present)}." if present else ""
+
+
+def comparison(results: pd.DataFrame) -> Grid | None:
+    """Our means next to the published ones, or nothing where none was published for these settings."""
+    table = pd.DataFrame() if results.empty else metrics.compare(results)
+    if table.empty:
+        return None
+    names = [column for column in table.columns if column not in metrics.COMPARISON]
+    varied, fixed = split(table, names)
+    rows, marks = [], []
+    for row in table.to_dict("records"):
+        verdict = str(row["verdict"])
+        cells = [charts.label(row[column]) for column in varied]
+        for side in ("ours", "published"):
+            mean = with_error(row[f"{side}_mean"], row[f"{side}_standard_error"])
+            cells.append(f"{mean} ({charts.label(row[f'{side}_seeds'])})" if mean != "-" else mean)
+        apart = float(row["difference_in_standard_errors"])
+        rows.append(
+            [*cells, f"{apart:+.1f}" if math.isfinite(apart) else "-", f"{VERDICTS.get(verdict, '')} {verdict}".strip()]
+        )
+        marks.append({"match": "good", "within 5%": "part", "differs": "bad"}.get(verdict, ""))
+    columns = [*varied, "ours", "published", "difference", "verdict"]
+    methods = [charts.label(value) for value in table["method"]]
+    note = (
+        "Mean \u00b1 standard error (seeds). The difference is in combined standard errors; "
+        f"a match is within {metrics.MATCH:g} of them. {fixed}"
+    ).strip()
+    return Grid("Ours next to the published values", columns, rows, note, methods, marks, len(varied))
+
+
+def with_error(mean: float, error: float) -> str:
+    """A mean with its standard error, where it has one."""
+    return charts.number(float(mean)) + (f" \u00b1 {charts.number(float(error))}" if math.isfinite(error) else "")
+
+
+def interval(middle: float, low: float, high: float) -> str:
+    """An estimate with its interval, where it has one."""
+    if not math.isfinite(low):
+        return charts.number(float(middle))
+    return f"{charts.number(float(middle))} [{charts.number(float(low))}, {charts.number(float(high))}]"
+
+
+def cells(run: RunFolder) -> Grid:
+    """How far each cell has come."""
+    rows = [
+        [c.label, f"{len(c.done)} of {run.seeds}", str(len(c.failed)), duration(c.seconds) if c.done else "-"]
+        for c in run.cells
+    ]
+    note = "The time is that of the longest seed; seeds that ran together share theirs."
+    return Grid("Cells", ["cell", "seeds done", "failed", "time"], rows, note)
+
+
+def past(run: RunFolder) -> Grid:
+    """The invocations that ended."""
+    rows = [
+        [
+            str(entry.get("started", "")),
+            str(entry.get("status", "")),
+            duration(as_seconds(entry.get("seconds"))),
+            *(charts.label(entry.get(name)) for name in ("finished", "failed")),
+            command_line(entry.get("command")),
+        ]
+        for entry in run.history
+    ]
+    return Grid("Invocations", ["started", "ended", "time", "finished", "failed", "command"], rows)

@@ -1,0 +1,238 @@
+"""One self-contained page from what a run left on disk: figures, tables with intervals, comparison, failures.
+
+The page needs no network and no server. Everything that comes from a run is escaped: by jinja in the markup, by writing `<` as
+an escape sequence in the embedded JSON; and the page's own policy lets no script run but the one it was built with.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from ubex.report import charts, figures, grids
+from ubex.report.folder import RunFolder, as_seconds, command_line, duration, pairs, read, run_folders
+from ubex.runs import store
+from ubex.types import InputError
+
+POINTS_ON_PAGE = 250
+"""Points of a curve that the page has; the files next to it have more."""
+
+
+@dataclass
+class Page:
+    """What is collected for the page: drawn pictures and the numbers behind them."""
+
+    methods: Sequence[str]
+    folder: Path
+    prefixed: bool
+    """Whether files are named after their run too, because the page has several."""
+    drawn: list[dict[str, Any]] = field(default_factory=list)
+    files: set[str] = field(default_factory=set)
+    looks: set[charts.Look] = field(default_factory=set)
+
+
+def build(folder: Path) -> Path:
+    """Writes `report/index.html` and its figures for a run folder, or for a folder of run folders.
+
+    Raises:
+        InputError: There is no run there.
+    """
+    runs, broken = [], []
+    places = run_folders(folder)
+    for place in places:
+        try:
+            runs.append(read(place))
+        except InputError as error:
+            if len(places) == 1:
+                raise
+            broken.append(str(error))
+    methods = list(dict.fromkeys(method for run in runs for method in run.methods))
+    page = Page(methods, folder / "report", prefixed=len(places) > 1)
+    with store.storage(f"make {page.folder}"):
+        (page.folder / "figures").mkdir(parents=True, exist_ok=True)
+    sections = [section(run, page) for run in runs]
+    target = page.folder / "index.html"
+    store.write_atomically(target, render(folder, sections, broken, page))
+    return target
+
+
+def render(folder: Path, sections: Sequence[Mapping[str, Any]], broken: Sequence[str], page: Page) -> str:
+    """The page as text."""
+    script = asset("page.js")
+    fixed = charts.method_looks(page.methods)
+    looks = sorted({*page.looks, *(fixed[name] for name in page.methods)})
+    data = {
+        "methods": [{"name": name, "look": fixed[name].place} for name in page.methods],
+        "looks": {look.place: {"hatch": look.hatch, "marker": look.marker, "dashes": look.dashes} for look in looks},
+        "charts": page.drawn,
+    }
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(asset("template.html.jinja")).render(
+        title=sections[0]["name"] if len(sections) == 1 else folder.resolve().name,
+        sections=sections,
+        single=len(sections) == 1 and not broken,
+        broken=broken,
+        looks=looks,
+        style=Markup(asset("page.css")),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        data=Markup(embedded(data)),
+    )
+
+
+def asset(name: str) -> str:
+    """A file that is shipped with this package."""
+    return resources.files("ubex.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def embedded(data: Any) -> str:
+    """JSON that nothing in it can break out of a script element; numbers that JSON lacks become null."""
+    text = json.dumps(jsonable(data), allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def jsonable(data: Any) -> Any:
+    """The data with non-finite floats as null."""
+    if isinstance(data, Mapping):
+        return {str(key): jsonable(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [jsonable(value) for value in data]
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    return data
+
+
+def section(run: RunFolder, page: Page) -> dict[str, Any]:
+    """Everything the page says about one run."""
+    shown = [picture(run, index, page) for index in range(len(run.figures))]
+    own = [grids.Grid(t.title, list(t.columns), [list(map(str, row)) for row in t.rows], t.note) for t in run.tables]
+    summary = grids.intervals(run.results)
+    wanted = {spec.metric for spec in run.figures}
+    return {
+        "name": run.name,
+        "summary": str(run.spec.get("summary", "")),
+        "status": status(run),
+        "facts": facts(run),
+        "problems": run.problems,
+        "figures": shown,
+        "tables": own,
+        "intervals": [grid for metric, grid in summary.items() if metric in wanted or not wanted],
+        "other_intervals": [grid for metric, grid in summary.items() if wanted and metric not in wanted],
+        "comparison": grids.comparison(run.results),
+        "failures": run.failures,
+        "settings": [(str(name), pairs(value)) for name, value in dict(run.spec.get("settings", {})).items()],
+        "cells": grids.cells(run),
+        "history": grids.past(run),
+    }
+
+
+def status(run: RunFolder) -> tuple[str, str, str]:
+    """A word for the style, a symbol and a sentence on how far the run has come."""
+    left = run.total - run.done - run.failed
+    counts = f"{run.done} of {run.total} done"
+    if run.failed:
+        return "bad", "\u2715", f"{counts}, {run.failed} failed" + (f", {left} not run" if left else "")
+    if left or not run.total:
+        return "part", "\u25d4", f"Not complete: {counts}" if run.done else "Nothing has finished yet"
+    return "good", "\u2713", f"Complete: {counts}"
+
+
+def facts(run: RunFolder) -> list[tuple[str, str, bool]]:
+    """What ran, on what and how long: name, value, and whether it is code."""
+    spec = run.spec
+    seconds = [as_seconds(entry.get("seconds")) for entry in run.history]
+    took = duration(sum(seconds)) if seconds else "not recorded: the run has not ended"
+    if len(seconds) > 1:
+        took += f" in {len(seconds)} invocations"
+    machines = dict.fromkeys(pairs(m) for m in (spec.get("machine"), *(entry.get("machine") for entry in run.history)) if m)
+    git = spec.get("git") or {}
+    commit = str(git.get("commit") or "unknown")[:12]
+    state = " with uncommitted changes" if git.get("dirty") else ""
+    left = run.total - run.done - run.failed
+    return [
+        ("Cells", f"{len(run.cells)} with {run.seeds} seed{'s' if run.seeds != 1 else ''} each", False),
+        ("Done", f"{run.done} of {run.total}, {run.failed} failed" + (f", {left} not run" if left else ""), False),
+        ("Wall time", took, False),
+        ("Started", str(spec.get("created", "unknown")).replace("T", " "), False),
+        ("Machine", "; then ".join(machines) or "unknown", False),
+        ("Versions", pairs(spec.get("versions")) or "unknown", False),
+        ("Commit", commit + state, False),
+        ("Command", command_line(spec.get("command")) or "unknown", True),
+    ]
+
+
+def picture(run: RunFolder, index: int, page: Page) -> dict[str, Any]:
+    """Draws one figure to disk and collects its numbers; a figure that cannot be drawn says why instead."""
+    spec = run.figures[index]
+    shown: dict[str, Any] = {"title": spec.title, "chart": None, "said": ""}
+    try:
+        content = charts.chart(spec, run.results, run.curves, page.methods)
+    except InputError as error:
+        return shown | {"said": f"This figure cannot be drawn: {error}"}
+    if not content.panels:
+        return shown | {"said": f"Nothing to draw yet: no finished seed has the metric {spec.metric}."}
+    wanted = f"{slug(run.path.name)}-{slug(spec.name)}" if page.prefixed else slug(spec.name)
+    name, count = wanted, 1
+    while name in page.files:
+        count += 1
+        name = f"{wanted}-{count}"
+    page.files.add(name)
+    with store.storage(f"write figures to {page.folder}"):
+        png, svg = figures.save(figures.draw_chart(content), page.folder / "figures" / f"{name}.png")
+    page.looks |= {series.look for panel in content.panels for series in panel.series}
+    page.drawn.append(chart_data(content))
+    return shown | {
+        "chart": len(page.drawn) - 1,
+        "notes": content.notes,
+        "alt": content.description,
+        "name": name,
+        "png": data_uri(png, "image/png"),
+        "svg": data_uri(svg, "image/svg+xml"),
+    }
+
+
+def chart_data(content: charts.Chart) -> dict[str, Any]:
+    """A chart for page.js; a point is [x, mean, standard error, seeds, missing seeds]."""
+    spec = content.spec
+    return {
+        "title": spec.title,
+        "kind": spec.kind,
+        "xlabel": spec.xlabel,
+        "ylabel": spec.ylabel,
+        "columns": {"x": spec.x, "series": spec.series, "facet": spec.facet},
+        "log": spec.log,
+        "cap": spec.cap,
+        "shared": content.shared,
+        "groups": content.groups if spec.kind == "bars" else [],
+        "panels": [
+            {
+                "name": panel.name,
+                "series": [
+                    {"name": s.name, "look": s.look.place, "points": [list(p) for p in charts.thin(s.points, POINTS_ON_PAGE)]}
+                    for s in panel.series
+                ],
+            }
+            for panel in content.panels
+        ],
+    }
+
+
+def data_uri(path: Path, kind: str) -> str:
+    """A file as an address that holds all of it."""
+    return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+
+
+def slug(name: str) -> str:
+    """A file name without anything that a file system, an address or a shell could stumble over."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:80] or "figure"

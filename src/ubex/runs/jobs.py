@@ -1,0 +1,145 @@
+"""A job is what a worker gets: one cell with the seeds that run together. It is executed the same way everywhere."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from ubex.runs.checkpoint import CheckpointFolder
+from ubex.runs.records import Cell, Checkpoints, Context, FigureSpec, Outcome, Table
+from ubex.runs.store import StorageError
+
+ATTEMPTS = 3
+"""How often a job is tried whose worker was lost."""
+
+
+@runtime_checkable
+class Runnable(Protocol):
+    """What the engine needs of an experiment; `experiments/spec.py` has the class that people subclass."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """One line on it."""
+        ...
+
+    @property
+    def mode(self) -> str:
+        """How the local backend runs it."""
+        ...
+
+    @property
+    def figures(self) -> Sequence[FigureSpec]:
+        """What the report draws."""
+        ...
+
+    @property
+    def seeds(self) -> int:
+        """Number of seeds of every cell."""
+        ...
+
+    def cells(self) -> Sequence[Cell]:
+        """What has to be run."""
+        ...
+
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
+        """The outcome of each seed of one cell."""
+        ...
+
+    def tables(self, results: Any) -> Sequence[Table]:
+        """What the tidy results say, for people."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One cell and the seeds that run together."""
+
+    experiment: Runnable
+    cell: Cell
+    seeds: tuple[int, ...]
+    checkpoints: Path
+
+    @property
+    def label(self) -> str:
+        """A short name for people."""
+        seeds = f"seed {self.seeds[0]}" if len(self.seeds) == 1 else f"seeds {self.seeds[0]} to {self.seeds[-1]}"
+        return f"{self.cell.label}, {seeds}"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A job that gave its outcomes."""
+
+    outcomes: Mapping[int, Outcome]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A job that raised, or whose worker was lost too often."""
+
+    error: str
+    trace: str
+
+
+Result = Finished | Failed
+Report = Callable[[int, int, str], None]
+"""(done, total, unit): how far a job has come."""
+
+
+@runtime_checkable
+class Listener(Protocol):
+    """What a backend tells the runner, in the runner's own process."""
+
+    def started(self, job: Job) -> None:
+        """A worker has the job."""
+        ...
+
+    def progressed(self, job: Job, done: int, total: int, unit: str) -> None:
+        """How far it has come."""
+        ...
+
+    def ended(self, job: Job, result: Result) -> None:
+        """It finished or failed."""
+        ...
+
+    def lost(self, job: Job, attempt: int) -> None:
+        """Its worker died; it is tried again."""
+        ...
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """The engine as a running cell sees it."""
+
+    checkpoints: Checkpoints
+    report: Report
+
+    def progress(self, done: int, total: int, unit: str = "episode") -> None:
+        """Says how far the cell has come."""
+        self.report(done, total, unit)
+
+
+def execute(job: Job, report: Report) -> Result:
+    """Runs a job. What the experiment raises becomes a `Failed`; a full disk and an interrupt go through."""
+    start = time.monotonic()
+    context = JobContext(CheckpointFolder(job.checkpoints), report)
+    try:
+        outcomes = job.experiment.run(job.cell, job.seeds, context)
+        missing = [seed for seed in job.seeds if seed not in outcomes]
+        if missing:
+            raise ValueError(f"{job.experiment.name} returned no outcome for seed {missing[0]}")
+    except StorageError:
+        raise
+    except Exception as error:
+        return Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
+    return Finished({seed: outcomes[seed] for seed in job.seeds}, time.monotonic() - start)

@@ -1,0 +1,255 @@
+"""What is computed from the episodes of a run, from its seeds, and from the distance to the published results.
+
+Regret and learning time are those of the paper's tabular experiments. A value that does not exist, such as the learning time
+of a run that never learned, is NaN: it is left out of every statistic, and `seeds` counts what is left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from importlib import resources
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float
+from scipy import stats
+
+from ubex import checks
+from ubex.types import InputError
+
+Values: TypeAlias = Sequence[Any] | np.ndarray
+"""Numbers in one row: a list, a tuple or an array."""
+
+CONDITIONS = ("num_models", "gain", "size", "noise", "episodes", "steps")
+"""Columns under which a published number was obtained; they have to agree where both sides give them."""
+KEYS = ("environment", "method", *CONDITIONS, "metric")
+STATISTICS = ("mean", "standard_error", "iqm", "low", "high", "seeds")
+COMPARISON = (
+    "ours_mean",
+    "ours_standard_error",
+    "ours_seeds",
+    "published_mean",
+    "published_standard_error",
+    "published_seeds",
+    "difference_in_standard_errors",
+    "verdict",
+)
+
+TRIM = 0.25
+"""What the interquartile mean cuts off at each end."""
+MATCH = 3.0
+"""Combined standard errors within which two means match."""
+CLOSE = 0.05
+"""Relative difference up to which means that do not match are still called close."""
+
+
+def total_regret(solved: Values) -> float:
+    """The number of unsolved episodes: sum over episodes of 1 - solved."""
+    return float(np.count_nonzero(~_flags(solved)))
+
+
+def value_regret(values: Values, optimum: float) -> float:
+    """The value lost over all episodes: sum over episodes of max(optimum - value, 0)."""
+    return float(np.maximum(optimum - _row("values", values), 0.0).sum())
+
+
+def learning_time(solved: Values, share: float = 0.1) -> float:
+    """The first episode, counted from 1, at which the share of solved episodes so far is above `share`; NaN if there is none.
+
+    min {t : (solved_1 + ... + solved_t) / t > share}
+    """
+    flags = _flags(solved)
+    above = np.cumsum(flags) / np.arange(1, flags.size + 1) > checks.real("share", share, 0.0, 1.0)
+    return float(np.argmax(above) + 1) if above.any() else math.nan
+
+
+def smoothed(values: Values, window: int) -> Float[np.ndarray, " T"]:
+    """The trailing moving average, as long as the values: the mean of the last `window` of values_1..t at every t."""
+    row, window = _row("values", values), checks.whole("window", window, 1)
+    if not row.size:
+        return row
+    width = min(window, row.size)
+    sums: Float[np.ndarray, " T"] = np.convolve(row, np.ones(width))[: row.size]
+    return sums / np.minimum(np.arange(1, row.size + 1), width)
+
+
+def mean_and_standard_error(values: Values) -> tuple[float, float]:
+    """The mean and its standard error, std(values, ddof=1) / sqrt(n), which is NaN for one value; NaNs are left out."""
+    row = _present(values)
+    if row.size < 2:
+        return (float(row[0]) if row.size else math.nan), math.nan
+    if np.all(row == row[0]):  # exactly, where rounding in the sum would leave a tiny spread
+        return float(row[0]), 0.0
+    return float(row.mean()), float(row.std(ddof=1)) / math.sqrt(row.size)
+
+
+def interquartile_mean(values: Values) -> float:
+    """The mean without the floor(n / 4) smallest and as many largest values; with fewer than four it is the plain mean."""
+    row = _present(values)
+    return float(_trimmed_mean(row)) if row.size else math.nan
+
+
+def bootstrap_interval(
+    values: Values,
+    statistic: Callable[..., Any] = interquartile_mean,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """The percentile bootstrap interval of a statistic: quantiles (1 -+ confidence) / 2 of it over samples with replacement.
+
+    Percentiles, not the corrected BCa: with few seeds BCa has no value whenever leaving out any one seed changes nothing,
+    while percentiles always exist and stay within the data. With very few seeds the interval is too narrow, as every
+    bootstrap is. Equal values give an empty interval; one value says nothing about its spread and gives (NaN, NaN).
+
+    Args:
+        values: One value a seed; NaNs are left out.
+        statistic: A function of an array; where it takes an `axis`, as `np.mean` does, all resamples are done at once.
+        confidence: Coverage asked for, in (0, 1).
+        resamples: Number of bootstrap samples.
+        seed: Of the resampling; the same seed gives the same interval.
+    """
+    if not 0.0 < confidence < 1.0:
+        raise InputError(f"confidence must be in (0, 1), but it is {confidence!r}")
+    row, resamples = _present(values), checks.whole("resamples", resamples, 1)
+    if row.size < 2:
+        return math.nan, math.nan
+    if np.all(row == row[0]):
+        return float(statistic(row)), float(statistic(row))
+    result = stats.bootstrap(
+        (row,),
+        _trimmed_mean if statistic is interquartile_mean else statistic,
+        n_resamples=resamples,
+        confidence_level=confidence,
+        method="percentile",
+        random_state=np.random.default_rng(seed),
+    )
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)
+
+
+def summarize(results: pd.DataFrame) -> pd.DataFrame:
+    """Statistics over seeds, one row for each group of rows that differ in `seed` and `value` only, in order of appearance.
+
+    Adds mean, standard_error, iqm, low and high (the bootstrap interval of the iqm), and seeds (values that are not NaN).
+    """
+    rows = []
+    for group, values in _groups(results):
+        estimate = _estimate(values)
+        spread = (interquartile_mean(values), *bootstrap_interval(values))
+        numbers = (estimate.mean, estimate.standard_error, *spread, estimate.seeds)
+        rows.append(group | dict(zip(STATISTICS, numbers, strict=True)))
+    return pd.DataFrame(rows, columns=[*_settings(results), *STATISTICS])
+
+
+def published() -> pd.DataFrame:
+    """The published results under this project's names: mean, standard error and number of seeds of each condition."""
+    with resources.files("ubex.runs").joinpath("published.csv").open(encoding="utf-8") as file:
+        return pd.read_csv(file)
+
+
+def compare(results: pd.DataFrame) -> pd.DataFrame:
+    """Our results next to every published one for the same environment, method, metric and conditions, with a verdict.
+
+    A condition that one side does not give (no such column, or empty) agrees with anything; the table then shows the other
+    side's. Verdicts: `match` (within 3 combined standard errors, an unknown one counting as 0), `within 5%` (of the published
+    mean, otherwise), `differs`, `no published value`, and `too few seeds` (ours has no value).
+
+    difference_in_standard_errors = (ours - published) / sqrt(error_ours^2 + error_published^2), infinite over 0.
+    Other settings of ours that vary between the rows get a column after the keys: otherwise rows could not be told apart.
+    """
+    _require(results, KEYS[:2])
+    table, rows = published(), []
+    for group, values in _groups(results):
+        fits = pd.Series(True, index=table.index)
+        for key in KEYS:
+            if key in group and not pd.isna(group[key]):
+                fits &= table[key].eq(group[key]) | table[key].isna()
+        estimate = _estimate(values)
+        for other in table[fits].to_dict("records"):
+            theirs = _Estimate(other["mean"], other["standard_error"], other["seeds"])
+            keys = {key: other[key] if pd.isna(group.get(key, math.nan)) else group[key] for key in KEYS}
+            numbers = (*estimate, *theirs, *_judge(estimate, theirs))
+            rows.append(group | keys | dict(zip(COMPARISON, numbers, strict=True)))
+    others = [column for column in _settings(results) if column not in KEYS]
+    joined = pd.DataFrame(rows, columns=[*KEYS, *others, *COMPARISON])
+    same = [column for column in others if joined[column].nunique(dropna=False) <= 1]
+    return joined.drop(columns=same)
+
+
+class _Estimate(NamedTuple):
+    """A mean over seeds."""
+
+    mean: float
+    standard_error: float
+    seeds: int
+
+
+def _estimate(values: Values) -> _Estimate:
+    """The mean with its standard error and the number of values that it is of."""
+    return _Estimate(*mean_and_standard_error(values), _present(values).size)
+
+
+def _judge(ours: _Estimate, theirs: _Estimate) -> tuple[float, str]:
+    """The difference in combined standard errors, and the verdict."""
+    if math.isnan(theirs.mean):
+        return math.nan, "no published value"
+    if math.isnan(ours.mean):
+        return math.nan, "too few seeds"
+    difference = ours.mean - theirs.mean
+    error = math.hypot(*(0.0 if math.isnan(e) else e for e in (ours.standard_error, theirs.standard_error)))
+    scaled = difference / error if error else math.copysign(math.inf, difference) if difference else 0.0
+    if abs(scaled) <= MATCH:
+        return scaled, "match"
+    return scaled, "within 5%" if abs(difference) <= CLOSE * abs(theirs.mean) else "differs"
+
+
+def _groups(results: pd.DataFrame) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+    """The settings and the values of each group of seeds, in order of first appearance."""
+    _require(results, ("metric", "value"))
+    settings = _settings(results)
+    for group, rows in results.groupby(settings, sort=False, dropna=False):
+        yield dict(zip(settings, group, strict=True)), rows["value"].to_numpy(dtype=np.float64)
+
+
+def _settings(results: pd.DataFrame) -> list[str]:
+    """All columns that a group of seeds has in common."""
+    return [column for column in results.columns if column not in ("seed", "value")]
+
+
+def _require(results: pd.DataFrame, columns: Sequence[str]) -> None:
+    """Refuses tables without these columns."""
+    for column in columns:
+        if column not in results.columns:
+            raise InputError(f"the results lack the column {column}; they have: {', '.join(map(str, results.columns))}")
+
+
+def _trimmed_mean(samples: Float[np.ndarray, "*n T"], axis: int = -1) -> Any:
+    """The interquartile mean along an axis."""
+    return stats.trim_mean(samples, TRIM, axis=axis)
+
+
+def _row(name: str, values: Values) -> Float[np.ndarray, " T"]:
+    """The values as one row of float64 numbers."""
+    array = checks.number_array(name, values if isinstance(values, np.ndarray) else list(values))
+    if array.ndim != 1:
+        raise InputError(f"{name} must be one row of numbers, but the shape is {array.shape}")
+    return array.astype(np.float64)
+
+
+def _present(values: Values) -> Float[np.ndarray, " n"]:
+    """The values that are not NaN."""
+    row = _row("values", values)
+    present: Float[np.ndarray, " n"] = row[~np.isnan(row)]
+    return present
+
+
+def _flags(solved: Values) -> Bool[np.ndarray, " T"]:
+    """Whether each episode was solved, from booleans or zeros and ones."""
+    row = _row("solved", solved)
+    bad = (row != 0.0) & (row != 1.0)
+    if bad.any():
+        raise InputError(f"solved must hold booleans, but it is {row[bad][0]:g} at {checks.first_place(bad, ('episode',))}")
+    flags: Bool[np.ndarray, " T"] = row == 1.0
+    return flags

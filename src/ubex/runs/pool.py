@@ -1,0 +1,134 @@
+"""The local backend: jobs in this process, or in a pool of worker processes that may die.
+
+The pool is our own because a lost worker must cost one retry of one job, and an interrupt must end all workers at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import multiprocessing
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any
+
+from ubex.runs.jobs import ATTEMPTS, Failed, Job, Listener, execute
+from ubex.runs.store import StorageError
+
+PR_SET_PDEATHSIG = 1
+
+
+def run_inline(jobs: Sequence[Job], listener: Listener) -> None:
+    """One job after another in this process."""
+    for job in jobs:
+        listener.started(job)
+        listener.ended(job, execute(job, functools.partial(listener.progressed, job)))
+
+
+def run_pool(jobs: Sequence[Job], listener: Listener, workers: int) -> None:
+    """Jobs in worker processes; one whose worker is lost is tried again."""
+    queue, attempts = deque(jobs), dict.fromkeys(jobs, 0)
+    crew = [Worker() for _ in range(min(workers, len(jobs)))]
+    try:
+        for worker in crew:
+            worker.give(queue, attempts, listener)
+        while any(worker.job is not None for worker in crew):
+            ready = wait([worker.connection for worker in crew if worker.job is not None])
+            for index, worker in enumerate(crew):
+                if worker.job is None or worker.connection not in ready:
+                    continue
+                try:
+                    kind, content = worker.connection.recv()
+                except (EOFError, OSError):
+                    crew[index] = replace_lost(worker, queue, attempts, listener)
+                    continue
+                if kind == "progress":
+                    listener.progressed(worker.job, *content)
+                elif kind == "storage":
+                    raise StorageError(content)
+                else:
+                    job, worker.job = worker.job, None
+                    listener.ended(job, content)
+                    worker.give(queue, attempts, listener)
+    finally:
+        for worker in crew:
+            worker.stop()
+
+
+class Worker:
+    """One worker process and what it is busy with."""
+
+    def __init__(self) -> None:
+        """Starts the process; it imports what it needs when its first job comes."""
+        context = multiprocessing.get_context("spawn")
+        self.connection, far_end = context.Pipe()
+        self.process: SpawnProcess = context.Process(target=serve, args=(far_end, os.getpid()), daemon=True)
+        self.process.start()
+        far_end.close()  # so that a dead worker is seen as the end of the stream
+        self.job: Job | None = None
+
+    def give(self, queue: deque[Job], attempts: dict[Job, int], listener: Listener) -> None:
+        """Hands over the next job, if there is one."""
+        if not queue:
+            return
+        self.job = queue.popleft()
+        attempts[self.job] += 1
+        listener.started(self.job)
+        with contextlib.suppress(OSError):  # it died while idle: the loop sees the end of its stream and replaces it
+            self.connection.send(self.job)
+
+    def stop(self) -> None:
+        """Ends the process at once; what a job had is in its checkpoints."""
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+def replace_lost(worker: Worker, queue: deque[Job], attempts: dict[Job, int], listener: Listener) -> Worker:
+    """A new worker for one that died, and its job back in the queue unless it died too often."""
+    job = worker.job
+    assert job is not None, "only busy workers are watched"
+    worker.stop()
+    if attempts[job] < ATTEMPTS:
+        listener.lost(job, attempts[job])
+        queue.appendleft(job)
+    else:
+        code = worker.process.exitcode
+        listener.ended(job, Failed(f"its worker was lost {ATTEMPTS} times (last exit code {code})", ""))
+    fresh = Worker()
+    fresh.give(queue, attempts, listener)
+    return fresh
+
+
+def serve(connection: Connection, parent: int) -> None:
+    """What a worker process does: jobs, until there is nobody left to give them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt at the terminal is the runner's to handle
+    die_with_parent()
+
+    def send(kind: str, content: Any) -> None:
+        try:
+            connection.send((kind, content))
+        except OSError:
+            os._exit(1)  # the runner is gone: nobody wants the rest
+
+    while os.getppid() == parent:
+        try:
+            job = connection.recv()
+        except (EOFError, OSError):
+            break
+        try:
+            send("ended", execute(job, lambda done, total, unit: send("progress", (done, total, unit))))
+        except StorageError as error:
+            send("storage", str(error))
+
+
+def die_with_parent() -> None:
+    """On Linux, has the kernel kill this process when the runner dies, so that no orphan works on in the run folder."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,129 @@
+"""What passes between an experiment, the engine that runs it, the disk and the report: plain records."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+
+from ubex.keys import named
+from ubex.types import Key
+
+Setting = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of an experiment's grid. Its seeds are not part of it: they are run together where that is faster."""
+
+    experiment: str
+    environment: str
+    method: str
+    settings: Mapping[str, Setting]
+    """Everything else that the numbers depend on."""
+
+    @property
+    def id(self) -> str:
+        """A hash of the settings, the same on every machine."""
+        text = json.dumps([self.experiment, self.environment, self.method, dict(self.settings)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def label(self) -> str:
+        """A short name for people."""
+        details = " ".join(f"{name}={value}" for name, value in self.settings.items())
+        return f"{self.environment} {self.method} {details}".strip()
+
+    def key(self, seed: int) -> Key:
+        """The random key of one seed: it depends on the cell and the seed alone, not on what else runs."""
+        return jax.random.fold_in(named(jax.random.key(0), self.id), seed)
+
+
+def grid(**axes: Sequence[Setting]) -> list[dict[str, Setting]]:
+    """All combinations of the axes, the last one running fastest."""
+    return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A metric along a run."""
+
+    unit: str
+    """What the index counts: episode or step."""
+    index: Sequence[int]
+    values: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one cell and seed gives."""
+
+    scalars: Mapping[str, float]
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table for people: printed by the command line, shown by the report."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class FigureSpec:
+    """A figure as data, so that a report needs nothing but what is on disk."""
+
+    name: str
+    """File name without ending."""
+    title: str
+    kind: str
+    """`bars` (a metric by x, in groups), `lines` (a metric against x) or `curves` (a metric along a run)."""
+    metric: str
+    xlabel: str
+    ylabel: str
+    x: str = ""
+    """Column on the horizontal axis for `bars` and `lines`; for `curves` the unit, episode or step."""
+    series: str = "method"
+    """Column that distinguishes bars or lines."""
+    facet: str = ""
+    """Column that makes one panel each; none if empty."""
+    log: bool = False
+    """Logarithmic vertical axis."""
+    cap: float | None = None
+    """Bars and lines end here; the numbers on them do not."""
+
+
+@runtime_checkable
+class Checkpoints(Protocol):
+    """Where a running cell keeps its state; see `runs/checkpoint.py`."""
+
+    def save(self, step: int, state: Any, notes: Mapping[str, Any]) -> Path:
+        """Keeps a state: a tree of arrays, and notes that JSON can hold."""
+        ...
+
+    def load(self, like: Any) -> tuple[int, Any, dict[str, Any]] | None:
+        """The newest sound state as (step, state, notes), in the structure of `like`, or nothing."""
+        ...
+
+
+@runtime_checkable
+class Context(Protocol):
+    """What a running cell may use of the engine."""
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """Where this cell and its seeds keep their state."""
+        ...
+
+    def progress(self, done: int, total: int, unit: str = "episode") -> None:
+        """Says how far the cell has come."""
+        ...

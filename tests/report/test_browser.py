@@ -1,0 +1,259 @@
+"""The page in a real browser: it draws, picks, shows values, fits a phone, has two schemes, asks the network for nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import synthetic
+
+from ubex.report import html
+
+playwright = pytest.importorskip("playwright.sync_api")
+
+ROOT = Path(__file__).resolve().parents[2]
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@dataclass
+class Watch:
+    """What a page complained about or asked for."""
+
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium of this system."""
+    found = subprocess.run([sys.executable, ROOT / "tools" / "browser.py"], capture_output=True, text=True, check=True)
+    path = found.stdout.strip()
+    if not path:
+        pytest.skip("no Chromium on this machine: `python tools/browser.py --install` gets one, or set UBEX_CHROMIUM")
+    with playwright.sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of a synthetic run, in a folder whose name needs quoting."""
+    return html.build(synthetic.write_run(tmp_path_factory.mktemp("runs") / "a #1 run")).as_uri()
+
+
+@pytest.fixture
+def open_page(browser: Any, address: str) -> Iterator[Any]:
+    """Opens the page with the given context options; at the end nothing may have gone wrong or out."""
+    watch, contexts = Watch(), []
+
+    def opened(**options: Any) -> Any:
+        context = browser.new_context(**{"viewport": {"width": 1100, "height": 800}, **options})
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", lambda message: message.type in ("error", "warning") and watch.complaints.append(message.text))
+        page.on("pageerror", lambda error: watch.complaints.append(str(error)))
+        page.on("dialog", lambda dialog: (watch.complaints.append("a script ran"), dialog.dismiss()))
+        page.on("request", lambda request: watch.requests.append(request.url))
+        page.goto(address)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert watch.complaints == []
+    assert [url for url in watch.requests if not url.startswith(("file:", "data:"))] == []
+    assert len([url for url in watch.requests if url.startswith("file:")]) == len(contexts)
+
+
+def chart(page: Any, name: str) -> Any:
+    """The figure with this name of the synthetic run."""
+    place = [figure.name for figure in synthetic.FIGURES].index(name)
+    return page.locator("figure").nth(place)
+
+
+def test_names_are_text_and_every_chart_is_drawn(open_page: Any) -> None:
+    page = open_page()
+    assert page.locator("h1").inner_text() == synthetic.NAME
+    assert page.title().startswith(synthetic.NAME)
+    assert chart(page, "scaling").locator("h3").inner_text() == "Regret against <b>size</b>"
+    assert page.locator("figure b, .failure img").count() == 0
+    bars = len(synthetic.METHODS) * len(synthetic.SIZES) * 2
+    assert chart(page, "regret").locator("rect.bar").count() == bars
+    assert chart(page, "scaling").locator("path.line").count() == len(synthetic.METHODS) * 2
+    assert chart(page, "learning").locator("path.line").count() == len(synthetic.METHODS) * len(synthetic.SIZES)
+    assert chart(page, "time").locator("path.marker").count() >= len(synthetic.METHODS) * len(synthetic.SIZES)
+    assert not any("NaN" in markup for markup in page.locator(".chart").evaluate_all("all => all.map((c) => c.innerHTML)"))
+    assert page.evaluate("[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
+
+
+def test_bars_end_at_the_cap_while_their_numbers_do_not(open_page: Any) -> None:
+    figure = chart(open_page(), "regret")
+    heights = figure.locator("rect.bar").evaluate_all("bars => bars.map((bar) => Number(bar.getAttribute('height')))")
+    top = max(heights)
+    assert sum(height > top - 0.01 for height in heights) > 3
+    assert "1,167" in figure.locator("text.value").all_text_contents()
+
+
+def test_picking_methods_changes_charts_and_tables(open_page: Any) -> None:
+    page = open_page()
+    bars = chart(page, "regret").locator("rect.bar")
+    rows = page.locator('tr[data-method="pombu"]')
+    before, shown = bars.count(), rows.evaluate_all("rows => rows.filter((row) => row.checkVisibility()).length")
+    assert shown > 0
+    page.get_by_label("pombu", exact=True).uncheck()
+    assert bars.count() == before * (len(synthetic.METHODS) - 1) // len(synthetic.METHODS)
+    assert "pombu" not in chart(page, "scaling").locator(".legend").inner_text()
+    assert rows.evaluate_all("rows => rows.filter((row) => row.checkVisibility()).length") == 0
+    page.get_by_role("button", name="None").click()
+    assert page.locator(".chart svg.swatch, .chart rect.bar, .chart path.line").count() == 0
+    assert "No method" in chart(page, "regret").inner_text()
+    page.get_by_role("button", name="All").click()
+    assert bars.count() == before
+
+
+def test_hovering_shows_the_values(open_page: Any) -> None:
+    page = open_page()
+    tip = page.locator("#tip")
+    assert not tip.is_visible()
+    chart(page, "regret").locator("rect.bar").first.hover()
+    assert tip.inner_text().splitlines()[0] == "exact-ube, 10"
+    assert "54.7 \u00b1 0.826 (5 seeds)" in tip.inner_text()
+    chart(page, "learning").locator(".panels svg").first.hover()
+    lines = tip.inner_text().splitlines()
+    assert lines[0].startswith("episode ")
+    assert sorted(line.split(":")[0] for line in lines[1:]) == sorted(synthetic.METHODS)
+    page.locator("h1").hover()
+    assert not tip.is_visible()
+
+
+def test_tapping_shows_the_values(open_page: Any) -> None:
+    page = open_page(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+    chart(page, "scaling").locator(".panels svg").first.tap()
+    assert "\u00b1" in page.locator("#tip").inner_text()
+    box = page.locator("#tip").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 360
+    chart(page, "time").locator(".panels svg").tap()  # the first chart loses the focus, the tip stays with the second
+    assert page.locator("#tip").is_visible()
+    page.locator("h3", has_text="Return along the run").tap()
+    assert not page.locator("#tip").is_visible()
+
+
+def test_the_keyboard_reads_the_values(open_page: Any) -> None:
+    page = open_page()
+    tip, title = page.locator("#tip"), page.locator("#tip b")
+    page.get_by_role("button", name="None").focus()
+    page.keyboard.press("Tab")
+    assert title.inner_text() == "exact-ube, 10"
+    page.keyboard.press("ArrowRight")
+    assert title.inner_text() == "pombu, 10"
+    page.keyboard.press("End")
+    assert title.inner_text() == f"{synthetic.METHODS[-1]}, 40"
+    page.keyboard.press("Escape")
+    assert not tip.is_visible()
+
+
+@pytest.mark.parametrize("width", [360, 768])
+def test_narrow_pages_do_not_scroll_sideways(open_page: Any, width: int) -> None:
+    page = open_page(viewport={"width": width, "height": 740})
+    for details in page.locator("summary").all():
+        details.click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    wide = page.locator(".scroll").evaluate_all("all => all.filter((box) => box.scrollWidth > box.clientWidth).length")
+    assert width > 360 or wide > 0  # wide tables scroll in their own box
+    outside = "all => all.filter((svg) => svg.getBoundingClientRect().right > innerWidth).length"
+    assert page.locator(".chart svg").evaluate_all(outside) == 0
+
+
+def test_charts_follow_the_width(open_page: Any) -> None:
+    page = open_page()
+    before = chart(page, "time").locator(".panels svg").bounding_box()["width"]
+    page.set_viewport_size({"width": 500, "height": 800})
+    page.wait_for_function("document.querySelectorAll('.panels svg')[0].getBoundingClientRect().width < 480")
+    after = chart(page, "time").locator(".panels svg")
+    assert after.bounding_box()["width"] < before
+    assert after.get_attribute("viewBox").split()[2] == str(round(after.bounding_box()["width"]))
+
+
+def test_a_window_too_small_to_draw_in_is_no_error(open_page: Any) -> None:
+    page = open_page(viewport={"width": 60, "height": 300})
+    assert page.locator(".panels svg").count() == 0
+    page.set_viewport_size({"width": 700, "height": 700})
+    page.wait_for_selector("rect.bar")
+
+
+def colors(page: Any) -> tuple[str, str, str]:
+    """Ground, ink and the colour of the first line."""
+    style = "([selector, name]) => getComputedStyle(document.querySelector(selector))[name]"
+    asked = (["body", "backgroundColor"], ["body", "color"], ["path.line", "stroke"])
+    ground, ink, line = (str(page.evaluate(style, pair)) for pair in asked)
+    return ground, ink, line
+
+
+def test_there_are_two_schemes_and_a_toggle(open_page: Any) -> None:
+    light, dark = open_page(color_scheme="light"), open_page(color_scheme="dark")
+    day, night = colors(light), colors(dark)
+    assert all(a != b for a, b in zip(day, night, strict=True))
+    light.get_by_role("button", name="Dark scheme").click()
+    assert colors(light) == night
+    light.get_by_role("button", name="Light scheme").click()
+    assert colors(light) == day
+    dark.get_by_role("button", name="Light scheme").click()
+    assert colors(dark) == day
+
+
+def test_downloads_hold_the_figure(open_page: Any) -> None:
+    page = open_page()
+    for kind, start in (("PNG", b"\x89PNG"), ("SVG", b"<?xml")):
+        with page.expect_download() as waiting:
+            chart(page, "regret").get_by_role("link", name=kind).click()
+        assert waiting.value.suggested_filename == f"regret.{kind.lower()}"
+        assert Path(waiting.value.path()).read_bytes().startswith(start)
+
+
+def test_without_scripts_the_pictures_are_there(open_page: Any) -> None:
+    page = open_page(java_script_enabled=False)
+    images = page.locator("figure img")
+    assert images.count() == len(synthetic.FIGURES) - 1
+    for image in images.all():
+        assert image.bounding_box()["width"] > 200
+        assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 200
+    assert not page.locator("#picker, #theme").first.is_visible()
+
+
+def test_the_finder_prints_a_path_or_nothing(tmp_path: Path) -> None:
+    def found(**variables: str) -> str:
+        command = [sys.executable, str(ROOT / "tools" / "browser.py")]
+        return subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout
+
+    own = tmp_path / "my browser"
+    own.write_text("#!/bin/sh\n")
+    own.chmod(0o755)
+    assert found(PATH=str(tmp_path)) == ""
+    assert found(PATH=str(tmp_path), UBEX_CHROMIUM=str(own)) == f"{own}\n"
+    own.rename(tmp_path / "chromium-browser")
+    assert found(PATH=str(tmp_path), UBEX_CHROMIUM="/nowhere") == f"{tmp_path / 'chromium-browser'}\n"
+
+
+def test_failures_unfold(open_page: Any) -> None:
+    page = open_page()
+    failure = page.locator(".failure")
+    assert "seeds 2, 3, 4" in failure.inner_text()
+    assert not failure.locator("pre").is_visible()
+    failure.locator("summary").click()
+    assert "<script>alert(3)</script>" in failure.locator("pre").inner_text()

@@ -1,0 +1,135 @@
+"""Small experiments that the engine's tests run: quick ones, failing ones, ones whose worker dies, ones that keep state."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import jax
+import numpy as np
+import pandas as pd
+
+from ubex.experiments.spec import Cell, Context, Curve, Experiment, Mode, Outcome, Table, grid
+
+
+@dataclass(frozen=True)
+class Quick(Experiment):
+    """Cells that cost nothing: one random number each."""
+
+    name: ClassVar[str] = "quick"
+    summary: ClassVar[str] = "cells that cost nothing"
+    mode: ClassVar[Mode] = "inline"
+
+    sizes: tuple[int, ...] = (1, 2, 3)
+    seeds: int = 2
+
+    def cells(self) -> Sequence[Cell]:
+        return [Cell(self.name, "nowhere", "nothing", setting) for setting in grid(size=self.sizes)]
+
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
+        return {seed: self.outcome(cell, seed) for seed in seeds}
+
+    def outcome(self, cell: Cell, seed: int) -> Outcome:
+        draws = np.asarray(jax.random.uniform(cell.key(seed), (3,))).astype(float)
+        return Outcome({"number": float(draws[0]), "never": float("nan")}, {"path": Curve("step", [1, 2, 3], draws.tolist())})
+
+    def smoke(self) -> Quick:
+        return self
+
+    def tables(self, results: pd.DataFrame) -> Sequence[Table]:
+        return [Table("numbers", ["rows"], [[str(len(results))]])]
+
+
+@dataclass(frozen=True)
+class Batched(Quick):
+    """The same numbers, all seeds of a cell in one call."""
+
+    mode: ClassVar[Mode] = "batched"
+
+
+@dataclass(frozen=True)
+class Pooled(Quick):
+    """The same numbers, in worker processes."""
+
+    mode: ClassVar[Mode] = "processes"
+
+
+@dataclass(frozen=True)
+class Failing(Pooled):
+    """Size 2 raises."""
+
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
+        if cell.settings["size"] == 2:
+            raise RuntimeError("no luck\nwith this one")
+        return super().run(cell, seeds, context)
+
+
+@dataclass(frozen=True)
+class Mortal(Pooled):
+    """The worker of size 2 is killed; on the second attempt it lives, unless it is cursed."""
+
+    flag: str = ""
+    cursed: bool = False
+
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
+        if cell.settings["size"] == 2 and (self.cursed or not Path(self.flag).exists()):
+            Path(self.flag).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().run(cell, seeds, context)
+
+
+@dataclass(frozen=True)
+class Resumable(Quick):
+    """Adds up random numbers step by step and keeps the sum; dies once at `die_at`, in the way that `how` names."""
+
+    flag: str = ""
+    die_at: int = 7
+    steps: int = 10
+
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
+        (seed,) = seeds
+        state = {"sum": np.zeros(()), "key": cell.key(seed)}
+        start, saved = 0, context.checkpoints.load(state)
+        if saved is not None:
+            start, state, _ = saved
+        with open(self.flag, "a") as log:
+            log.write(f"{start}\n")
+        for step in range(start, self.steps):
+            context.progress(step, self.steps, "step")
+            if step == self.die_at and start == 0:
+                raise RuntimeError("died on the way")
+            draw = float(jax.random.uniform(jax.random.fold_in(state["key"], step)))
+            state = {"sum": state["sum"] + draw, "key": state["key"]}
+            context.checkpoints.save(step + 1, state, {"seed": seed})
+        return {seed: Outcome({"sum": float(state["sum"])})}
+
+
+@dataclass(frozen=True)
+class Sleepy(Quick):
+    """A cell that takes its time, for interrupts and locks."""
+
+    mode: ClassVar[Mode] = "inline"
+
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
+        for step in range(100):
+            context.progress(step, 100)
+            time.sleep(0.1)
+        return super().run(cell, seeds, context)
+
+
+@dataclass(frozen=True)
+class Dozing(Sleepy):
+    """The same in worker processes, which leave their process ids in the run folder."""
+
+    mode: ClassVar[Mode] = "processes"
+
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
+        folder = context.checkpoints.root.parent.parent.parent
+        with open(folder / "pids", "a") as file:
+            file.write(f"{os.getpid()}\n")
+        return super().run(cell, seeds, context)

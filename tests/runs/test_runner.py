@@ -1,0 +1,278 @@
+"""The engine: same numbers however it is run, nothing lost when it is stopped, others go on when one fails."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from engines import Batched, Failing, Mortal, Pooled, Quick, Resumable, Sleepy
+from rich.console import Console
+
+from ubex.runs import runner, store
+from ubex.runs.store import StorageError, load_curves, load_results
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def quiet() -> Console:
+    return Console(file=io.StringIO(), width=160)
+
+
+def text(console: Console) -> str:
+    return console.file.getvalue()
+
+
+def test_folder_and_tables(tmp_path: Path) -> None:
+    summary = runner.run(Quick(), tmp_path / "run", quiet())
+    assert (summary.finished, summary.failed, summary.skipped, summary.exit_code) == (6, 0, 0, 0)
+    results, curves = load_results(tmp_path / "run"), load_curves(tmp_path / "run")
+    assert list(results.columns) == ["experiment", "environment", "method", "seed", "metric", "value", "size"]
+    assert len(results) == 12
+    assert results[results["metric"] == "never"]["value"].isna().all()
+    assert list(curves[(curves["seed"] == 1) & (curves["size"] == 3)]["step"]) == [1, 2, 3]
+    spec = json.loads((tmp_path / "run" / "spec.json").read_text())
+    assert spec["settings"] == {"seeds": 2, "sizes": [1, 2, 3]}
+    assert {"versions", "machine", "git", "created", "command"} <= spec.keys()
+    assert json.loads((tmp_path / "run" / "tables.json").read_text())[0]["title"] == "numbers"
+    assert json.loads((tmp_path / "run" / "history.jsonl").read_text().splitlines()[-1])["status"] == "complete"
+
+
+@pytest.mark.parametrize("kind", [Batched, Pooled])
+def test_same_numbers_in_a_batch_and_in_processes(kind: type[Quick], tmp_path: Path) -> None:
+    runner.run(Quick(), tmp_path / "a", quiet())
+    runner.run(kind(), tmp_path / "b", quiet())
+    assert (tmp_path / "a" / "results.csv").read_bytes() == (tmp_path / "b" / "results.csv").read_bytes()
+    assert (tmp_path / "a" / "curves.csv").read_bytes() == (tmp_path / "b" / "curves.csv").read_bytes()
+
+
+def test_a_cell_does_not_depend_on_the_grid_around_it(tmp_path: Path) -> None:
+    runner.run(Quick(sizes=(2,)), tmp_path / "alone", quiet())
+    runner.run(Quick(), tmp_path / "all", quiet())
+    alone, together = load_results(tmp_path / "alone"), load_results(tmp_path / "all")
+    together = together[together["size"] == 2].reset_index(drop=True)
+    pd.testing.assert_frame_equal(alone, together)
+    assert alone["value"].dropna().nunique() == 2
+
+
+def test_finished_cells_are_skipped_and_said_so(tmp_path: Path) -> None:
+    runner.run(Quick(), tmp_path, quiet())
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.json")}
+    console = quiet()
+    summary = runner.run(Quick(), tmp_path, console)
+    assert (summary.finished, summary.skipped, summary.exit_code) == (0, 6, 0)
+    assert "6 finished before" in text(console)
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.json")}
+
+
+def test_other_settings_in_the_same_folder_are_refused_and_shown(tmp_path: Path) -> None:
+    runner.run(Quick(), tmp_path, quiet())
+    with pytest.raises(ValueError, match=r"other settings \(sizes \[1, 2, 3\] there, \[1, 5\] here\)"):
+        runner.run(Quick(sizes=(1, 5)), tmp_path, quiet())
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(ValueError, match=r"has files in it but no spec\.json"):
+        runner.run(Quick(), tmp_path, quiet())
+    assert (tmp_path / "thesis.txt").read_text() == "precious"
+
+
+def test_a_failing_cell_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
+    console = quiet()
+    summary = runner.run(Failing(), tmp_path, console)
+    assert (summary.finished, summary.failed, summary.exit_code) == (4, 2, 1)
+    assert "FAILED nowhere nothing size=2, seed 0: RuntimeError: no luck" in text(console)
+    assert set(load_results(tmp_path)["size"]) == {1, 3}
+    errors = [json.loads(path.read_text()) for path in tmp_path.rglob("error.json")]
+    assert len(errors) == 2
+    assert "no luck" in errors[0]["traceback"]
+    again = runner.run(Failing(), tmp_path, quiet())
+    assert (again.finished, again.failed, again.skipped) == (0, 2, 4)
+
+
+def test_a_lost_worker_is_retried(tmp_path: Path) -> None:
+    console = quiet()
+    summary = runner.run(Mortal(flag=str(tmp_path / "flag")), tmp_path / "run", console, runner.Options(workers=2))
+    assert (summary.finished, summary.failed) == (6, 0)
+    assert "was lost (attempt 1): trying again" in text(console)
+    runner.run(Quick(), tmp_path / "plain", quiet())
+    assert (tmp_path / "run" / "results.csv").read_bytes() == (tmp_path / "plain" / "results.csv").read_bytes()
+
+
+def test_a_job_that_kills_its_worker_every_time_is_given_up(tmp_path: Path) -> None:
+    experiment = Mortal(flag=str(tmp_path / "flag"), cursed=True, seeds=1)
+    summary = runner.run(experiment, tmp_path / "run", quiet(), runner.Options(workers=2))
+    assert (summary.finished, summary.failed, summary.exit_code) == (2, 1, 1)
+    error = json.loads(next((tmp_path / "run").rglob("error.json")).read_text())["error"]
+    assert "its worker was lost 3 times" in error
+
+
+def test_resumed_in_the_middle_gives_the_same_numbers(tmp_path: Path) -> None:
+    whole = Resumable(flag=str(tmp_path / "log"), die_at=99)
+    runner.run(whole, tmp_path / "whole", quiet())
+    log = tmp_path / "log2"
+    broken = Resumable(flag=str(log))
+    assert runner.run(broken, tmp_path / "broken", quiet()).failed == 6
+    assert runner.run(broken, tmp_path / "broken", quiet()).failed == 0
+    assert log.read_text().split() == ["0"] * 6 + ["7"] * 6  # the second time they started where they had died
+    whole_sums, sums = load_results(tmp_path / "whole")["value"], load_results(tmp_path / "broken")["value"]
+    pd.testing.assert_series_equal(whole_sums, sums, check_exact=True)
+    assert not list((tmp_path / "broken").rglob("*.ckpt"))
+
+
+def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    experiment = Resumable(flag=str(log), sizes=(1,), seeds=1)
+    assert runner.run(experiment, tmp_path / "run", quiet()).failed == 1
+    newest = max((tmp_path / "run").rglob("*.ckpt"))
+    newest.write_bytes(newest.read_bytes()[:-20])
+    assert runner.run(experiment, tmp_path / "run", quiet()).failed == 0
+    assert log.read_text().split() == ["0", "6"]
+
+
+def test_damaged_metrics_are_noticed_and_run_again(tmp_path: Path) -> None:
+    runner.run(Quick(), tmp_path, quiet())
+    original = (tmp_path / "results.csv").read_bytes()
+    victim = sorted(tmp_path.rglob("metrics.json"))[0]
+    victim.write_text(victim.read_text()[:-9])
+    (tmp_path / "results.csv").write_bytes(original[:50])
+    console = quiet()
+    summary = runner.run(Quick(), tmp_path, console)
+    assert (summary.finished, summary.skipped) == (1, 5)
+    assert "are damaged: it is run again" in text(console)
+    assert (tmp_path / "results.csv").read_bytes() == original
+
+
+def full_disk(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """A disk that is full after some forced writes."""
+    real, writes = os.fsync, [0]
+
+    def fsync(descriptor: int) -> None:
+        writes[0] += 1
+        if writes[0] > after:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    monkeypatch.setattr(store.os, "fsync", fsync)
+
+
+@pytest.mark.parametrize("after", [1, 4, 6, 9])
+def test_a_full_disk_stops_the_run_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    runner.run(Quick(), tmp_path / "whole", quiet())
+    with monkeypatch.context() as patch:
+        full_disk(patch, after)
+        with pytest.raises(StorageError, match="No space left on device; everything finished before is kept"):
+            runner.run(Quick(), tmp_path / "run", quiet())
+    assert not list((tmp_path / "run").rglob("*.part"))
+    finished = len(list((tmp_path / "run").rglob("done.json")))
+    assert finished == (after - 1) // 2
+    summary = runner.run(Quick(), tmp_path / "run", quiet())
+    assert (summary.skipped, summary.finished) == (finished, 6 - finished)
+    assert (tmp_path / "run" / "results.csv").read_bytes() == (tmp_path / "whole" / "results.csv").read_bytes()
+
+
+def test_a_removed_folder_is_said(tmp_path: Path) -> None:
+    class Vandal(Quick):
+        def run(self, cell, seeds, context):  # type: ignore[no-untyped-def]
+            if cell.settings["size"] == 2:
+                shutil.rmtree(tmp_path / "run")
+            return super().run(cell, seeds, context)
+
+    with pytest.raises(StorageError, match="removed or emptied|No such file"):
+        runner.run(Vandal(), tmp_path / "run", quiet())
+
+
+def start_lines() -> str:
+    return (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from pathlib import Path\nfrom rich.console import Console\nfrom ubex.runs import runner\nimport engines\n"
+    )
+
+
+def start(code: str, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", start_lines() + code, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def wait_for(path: Path, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} did not appear"
+        time.sleep(0.05)
+
+
+def test_two_processes_on_one_folder_and_an_interrupt(tmp_path: Path) -> None:
+    first = start("print(runner.run(engines.Sleepy(), Path(sys.argv[1]), Console()).exit_code)", str(tmp_path / "run"))
+    try:
+        wait_for(tmp_path / "run" / "spec.json")
+        with pytest.raises(ValueError, match=f"is in use by process {first.pid} on "):
+            runner.run(Sleepy(), tmp_path / "run", quiet())
+        first.send_signal(signal.SIGINT)
+        output, _ = first.communicate(timeout=30)
+    finally:
+        first.kill()
+    assert "interrupted: what is finished is kept" in output
+    assert output.strip().endswith("130")
+    history = (tmp_path / "run" / "history.jsonl").read_text()
+    assert json.loads(history.splitlines()[-1])["status"] == "interrupted"
+
+
+def test_killing_the_runner_kills_its_workers(tmp_path: Path) -> None:
+    code = "if __name__ == '__main__': runner.run(engines.Dozing(), Path(sys.argv[1]), Console(), runner.Options(workers=2))"
+    script = tmp_path / "script.py"
+    script.write_text(start_lines() + code)
+    process = subprocess.Popen([sys.executable, str(script), str(tmp_path / "run")])
+    try:
+        wait_for(tmp_path / "run" / "pids")
+        time.sleep(0.5)
+        workers = [int(line) for line in (tmp_path / "run" / "pids").read_text().split()]
+        assert workers
+        assert process.pid not in workers
+    finally:
+        process.kill()
+        process.wait()
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{worker}/cmdline").exists() and alive(worker) for worker in workers):
+        assert time.monotonic() < deadline, "a worker outlived its runner"
+        time.sleep(0.1)
+
+
+def alive(process: int) -> bool:
+    try:
+        return " Z " not in Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+
+
+def test_engine_overhead_is_small(tmp_path: Path) -> None:
+    """200 cells that cost nothing: at most 20 ms each for everything around them."""
+    experiment = Quick(sizes=tuple(range(200)), seeds=1)
+    runner.run(Quick(sizes=(1,), seeds=1), tmp_path / "warm", quiet())
+    begin = time.monotonic()
+    runner.run(experiment, tmp_path / "run", quiet())
+    per_cell = (time.monotonic() - begin) / 200
+    print(f"overhead: {1000 * per_cell:.1f} ms a cell")
+    assert per_cell <= 0.020
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"backend": "cloud"}, "unknown backend 'cloud'; choose from: local, ray"),
+        ({"track": ("paper",)}, "unknown tracker 'paper'; choose from: tensorboard, wandb"),
+        ({"workers": 0}, "workers must be at least 1"),
+    ],
+)
+def test_bad_options(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        runner.Options(**settings)
