@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: help setup demo test lint bench lock clean
+.PHONY: help setup browser demo test lint bench lock clean
 
 help:
 	@echo "make demo   set up everything, compute the paper's Table 1 and draw the first pictures"
@@ -22,7 +22,11 @@ setup:
 demo: setup
 	@$(BIN)/ubex demo
 
-test: setup
+browser: setup
+	@$(BIN)/python tools/browser.py --install > .venv/.chromium || true
+	@test -s .venv/.chromium && echo "browser: $$(cat .venv/.chromium)" || echo "browser: no Chromium found: the browser test is skipped"
+
+test: setup browser
 	@echo "tests: running with $(WORKERS) workers"
 	@$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 

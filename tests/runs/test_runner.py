@@ -188,7 +188,7 @@ def test_a_removed_folder_is_said(tmp_path: Path) -> None:
                 shutil.rmtree(tmp_path / "run")
             return super().run(cell, seeds, context)
 
-    with pytest.raises(StorageError, match="removed or emptied|No such file"):
+    with pytest.raises(StorageError, match=r"removed or emptied|No such file"):
         runner.run(Vandal(), tmp_path / "run", quiet())
 
 
