@@ -21,6 +21,7 @@ LAYERS = [
     {"experiments", "report"},
     {"demo"},
     {"cli"},
+    {"__main__"},
 ]
 """A module may import from its own layer's package and from layers above it in this list."""
 MAX_LINES = 400

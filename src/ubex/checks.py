@@ -79,13 +79,13 @@ def discount_factor(value: Any) -> float:
     return real("discount", value, 0.0, 1.0)
 
 
-def first_place(bad: Shaped[np.ndarray, ...], axes: tuple[str, ...]) -> str:
+def first_place(bad: Shaped[np.ndarray, "..."], axes: tuple[str, ...]) -> str:
     """Where the first True stands, in words: "member 2, state 0, action 1"."""
     index = np.argwhere(bad)[0]
     return ", ".join(f"{axis} {position}" for axis, position in zip(axes[-len(index) :], index, strict=True))
 
 
-def mdp_arrays(mdp: MDP) -> tuple[Float[np.ndarray, ...], Float[np.ndarray, ...]]:
+def mdp_arrays(mdp: MDP) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
     """The arrays of an MDP or an ensemble after every check; no copy where they are float64 already."""
     p, r = number_array("p", mdp.p), number_array("r", mdp.r)
     if p.ndim not in (3, 4):

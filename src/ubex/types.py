@@ -64,17 +64,17 @@ class NextValues(NamedTuple):
     sampling (deep). "Mean" values are those of the posterior mean; "own" values are those of member i.
     """
 
-    mean_bar: Float[Array, N * sa]
+    mean_bar: Float[Array, "N *sa"]
     """Expectation under p_i and the policy of the mean value at the next step."""
-    var_bar: Float[Array, N * sa]
+    var_bar: Float[Array, "N *sa"]
     """Variance under p_i and the policy of the mean value."""
-    var_member: Float[Array, N * sa]
+    var_member: Float[Array, "N *sa"]
     """Variance under p_i and the policy of member i's own value."""
-    var_gap: Float[Array, N * sa]
+    var_gap: Float[Array, "N *sa"]
     """Variance under p_i and the policy of (own value - mean value)."""
     total: Float[Array, "*sa"]
     """Variance under the mean model and the policy of the mean value."""
-    chi_square: Float[Array, N * sa]
+    chi_square: Float[Array, "N *sa"]
     """Sum over next states of (p_i - p_bar)^2 / p_bar; only the 2018 bound uses it, and only the tabular side has it."""
     value_bound: Float[Array, ""]
     """A bound on the absolute value of any member; only the 2018 bound uses it."""

@@ -18,7 +18,7 @@ from ubex.types import NextValues
 Scalar = float | Float[Array, ""]
 
 
-def member_variance(x: Float[Array, N * sa], ddof: int = 0) -> Float[Array, "*sa"]:
+def member_variance(x: Float[Array, "N *sa"], ddof: int = 0) -> Float[Array, "*sa"]:
     """Variance over ensemble members, divided by N - ddof.
 
     Deviations are taken from the first member, so that identical members give exactly 0 whatever their size.

@@ -72,14 +72,20 @@ def write_run(
 
 def write_papers(folder: Path, name: str, cells: Sequence[Cell], seeds: int, figures: Sequence[FigureSpec]) -> None:
     """Spec, history with a last line cut short, and the experiment's own tables."""
-    machine = {"system": "Linux", "processor": "some processor", "cores": 8, "device": "one accelerator"}
+    machine = {
+        "system": "Linux",
+        "processor": "some processor",
+        "cores": 8,
+        "devices": ["one accelerator", "another"],
+        "memory_gib": None,
+    }
     versions = {"python": "3.11.2", "jax": "0.10.1", "ubex": "0.1.0"}
-    command = ["ubex", "run", name, "--out", "runs/a folder", "--seeds", str(seeds)]
+    command = ["/some/where/bin/ubex", "run", name, "--out", "runs/a folder", "--seeds", str(seeds)]
     spec = {
         "format": store.FORMAT,
         "experiment": name,
         "summary": "Deep sea of growing size: how many episodes until <i>it</i> is solved",
-        "settings": {"seeds": seeds, "sizes": list(SIZES), "note": "<u>x</u>"},
+        "settings": {"seeds": seeds, "sizes": list(SIZES), "note": "<u>x</u>", "correlated": False, "u_min": 0.0},
         "figures": [dataclasses.asdict(figure) for figure in figures],
         "cells": [{"id": c.id, "environment": c.environment, "method": c.method, "settings": dict(c.settings)} for c in cells],
         "seeds": seeds,

@@ -155,10 +155,15 @@ def test_it_says_what_ran_on_what_and_how_long(page: Reader) -> None:
     assert facts["Cells"] == "32 with 5 seeds each"
     assert facts["Done"] == "157 of 160, 3 failed"
     assert facts["Wall time"] == "1 h 2 min"
-    assert "some processor" in facts["Machine"]
+    assert facts["Machine"] == "system Linux, processor some processor, cores 8, devices one accelerator, another"
     assert "jax 0.10.1" in facts["Versions"]
     assert facts["Commit"] == "0123456789ab with uncommitted changes"
     assert f"ubex run '{synthetic.NAME}' --out 'runs/a folder' --seeds 5" in page.said("code")
+
+
+def test_settings_that_are_false_or_zero_are_shown(page: Reader) -> None:
+    shown = dict(zip(page.said("dt")[-5:], page.said("dd")[-5:], strict=True))
+    assert shown == {"seeds": "5", "sizes": "10, 20, 30, 40", "note": "<u>x</u>", "correlated": "False", "u_min": "0.0"}
 
 
 def test_headings_never_skip_a_level_and_tables_have_headers(page: Reader) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ubex.envs import toy
+from ubex.envs import deep_sea, n_room, toy
 
 
 class Entry(NamedTuple):
@@ -15,4 +15,10 @@ class Entry(NamedTuple):
     summary: str
 
 
-ENVS: Mapping[str, Entry] = MappingProxyType({"toy": Entry(toy.SUMMARY)})
+ENVS: Mapping[str, Entry] = MappingProxyType(
+    {
+        "toy": Entry(toy.SUMMARY),
+        "deep-sea": Entry(deep_sea.SUMMARY),
+        "seven-room": Entry(n_room.SUMMARY),
+    }
+)

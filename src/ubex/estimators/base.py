@@ -21,7 +21,7 @@ class Estimator(NamedTuple):
     """One line for `ubex list`."""
     local: Callable[[NextValues, int], Float[Array, "*sa"]] | None = None
     """(moments, ddof) -> local uncertainty, before rewards and discount."""
-    direct: Callable[[Float[Array, N * sa], int], Float[Array, "*sa"]] | None = None
+    direct: Callable[[Float[Array, "N *sa"], int], Float[Array, "*sa"]] | None = None
     """(member values, ddof) -> variance."""
     min_models: int = 2
     """The smallest ensemble for which the estimate means something."""

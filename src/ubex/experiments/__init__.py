@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from ubex.experiments.deep_sea import DeepSea
 from ubex.experiments.random_mdp import RandomMDP
+from ubex.experiments.seven_room import SevenRoom
 from ubex.experiments.shrinkage import Shrinkage
 from ubex.experiments.spec import Cell, Experiment
 from ubex.experiments.toy import Toy
 
-EXPERIMENTS: Mapping[str, type[Experiment]] = MappingProxyType({entry.name: entry for entry in (Toy, RandomMDP, Shrinkage)})
+EXPERIMENTS: Mapping[str, type[Experiment]] = MappingProxyType(
+    {entry.name: entry for entry in (Toy, RandomMDP, Shrinkage, DeepSea, SevenRoom)}
+)
 
 __all__ = ["EXPERIMENTS", "Cell", "Experiment"]

@@ -223,12 +223,17 @@ def duration(seconds: float) -> str:
 
 
 def command_line(command: Any) -> str:
-    """A command as one would type it."""
-    return shlex.join(map(str, command)) if isinstance(command, (list, tuple)) else str(command or "")
+    """A command as one would type it, without the folder that the program is in."""
+    if not isinstance(command, (list, tuple)) or not command:
+        return str(command or "")
+    return shlex.join([Path(str(command[0])).name, *map(str, command[1:])])
 
 
 def pairs(values: Any) -> str:
-    """A small mapping in one line."""
-    if not isinstance(values, Mapping):
-        return str(values or "")
-    return ", ".join(f"{name} {value}" for name, value in values.items() if value not in (None, "", [], {}))
+    """A setting or a small mapping in one line."""
+    if isinstance(values, Mapping):
+        known = {str(name).replace("_", " "): pairs(value) for name, value in values.items()}
+        return ", ".join(f"{name} {value}" for name, value in known.items() if value)
+    if isinstance(values, (list, tuple)):
+        return ", ".join(map(pairs, values))
+    return "" if values is None else str(values)

@@ -208,7 +208,9 @@
       const side = stop.cross ? left + 12 : left - size.width / 2;
       const wanted = stop.cross && side + size.width > innerWidth - 8 ? left - size.width - 12 : side;
       tip.style.left = `${scrollX + Math.max(8, Math.min(wanted, innerWidth - size.width - 8))}px`;
-      tip.style.top = `${scrollY + Math.max(8, stop.cross ? top : top - size.height - 22)}px`;
+      const above = place.top - size.height - 4, clear = above > 8 ? above : place.bottom + 4;  // where the tip hides nothing of the chart
+      const beside = size.width < 0.75 * place.width ? top : clear;
+      tip.style.top = `${scrollY + Math.max(8, stop.cross ? beside : top - size.height - 22)}px`;
     };
     const nearest = (event) => {
       const place = root.getBoundingClientRect(), at = ((event.clientX - place.left) / place.width) * width;

@@ -77,7 +77,7 @@ def local_rewards(
     local = estimator.local
     assert local is not None, "only for estimators with `local`"
 
-    def reward(moments: NextValues, rewards: Float[Array, N * sa]) -> Float[Array, "*sa"]:
+    def reward(moments: NextValues, rewards: Float[Array, "N *sa"]) -> Float[Array, "*sa"]:
         u = ube.clip(local(moments, ddof), u_min)
         return ube.uncertainty_reward(u, ube.member_variance(rewards, ddof), discount)
 

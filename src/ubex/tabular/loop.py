@@ -1,0 +1,47 @@
+"""The tabular loop: plan, act for an episode, learn; in compiled blocks of episodes, so that it can stop between them."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from ubex.envs.base import TabularEnv, rollout
+from ubex.keys import named
+from ubex.tabular.agents import AgentConfig, Belief, observe, prior, update
+from ubex.types import Key
+
+
+class Episodes(NamedTuple):
+    """What a block of episodes gives."""
+
+    returns: Float[Array, " E"]
+    """Undiscounted return of each episode."""
+    policies: Int[Array, "E S"]
+    """The policy that each episode followed."""
+    steps: Int[Array, " E"]
+    """Improvements that each update made."""
+
+
+def begin(env: TabularEnv) -> Belief:
+    """The belief before the first episode."""
+    return prior(env.num_states, env.num_actions)
+
+
+@functools.partial(jax.jit, static_argnames=("env", "config"))
+def run_episodes(
+    env: TabularEnv, config: AgentConfig, key: Key, belief: Belief, episodes: Int[Array, " E"]
+) -> tuple[Belief, Episodes]:
+    """Runs episodes number `episodes[0]`, `episodes[1]`, ...; randomness depends on the key and those numbers alone."""
+
+    def one(belief: Belief, episode: Int[Array, ""]) -> tuple[Belief, Episodes]:
+        here = jax.random.fold_in(key, episode)
+        plan = update(config, named(here, "plan"), belief)
+        seen = rollout(env, named(here, "act"), plan.policy)
+        reward = jnp.sum(jnp.where(seen.valid, seen.reward, 0.0))
+        return observe(config, belief, seen), Episodes(reward, plan.policy[: env.num_states], plan.steps)
+
+    return jax.lax.scan(one, belief, episodes)

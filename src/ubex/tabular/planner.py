@@ -1,0 +1,110 @@
+"""Optimistic policy iteration: argmax over policies of mean + gain * sqrt(variance) (eq. policy_opt), tabular.
+
+Every improvement evaluates the policy in the mean MDP and in the members, estimates the variance of Q by any estimator, and
+takes the greedy action of the optimistic Q. Where it cycles, the policy of the last allowed step is read off the cycle.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from ubex import ube
+from ubex.estimators import Estimator
+from ubex.tabular import bellman
+from ubex.tabular.bellman import Values
+from ubex.types import MDP, Key
+
+MAX_STEPS = 40
+"""Improvements an update may make (appendix, "Policy optimization")."""
+
+
+class Optimism(NamedTuple):
+    """What the optimistic value is made of; hashable, so that it can be compiled in."""
+
+    estimator: Estimator
+    gain: float
+    discount: float
+    u_min: float
+    clip_sum: bool
+    """Clip Var[r] + discount^2 u, as in the published runs, instead of u alone, as in the text."""
+    random_ties: bool
+    """Break ties at random, as in the text, instead of taking the first action, as in the published runs."""
+
+
+class Plan(NamedTuple):
+    """The policy that policy iteration ends with, and how it got there."""
+
+    policy: Int[Array, " S"]
+    steps: Int[Array, ""]
+    """Improvements that were computed."""
+    converged: Bool[Array, ""]
+    """Whether an improvement changed nothing; otherwise it cycled or ran out of steps."""
+
+
+def optimistic_values(how: Optimism, samples: MDP, mean: MDP, policy: Int[Array, " S"]) -> Float[Array, "S A"]:
+    """Mean Q plus gain times the standard deviation of Q, for a deterministic policy."""
+    average = bellman.solve(mean, policy, how.discount)
+    if how.gain == 0.0:
+        return average.q
+    members = bellman.solve(samples, policy, how.discount)
+    variance = q_variance(how, samples, members, mean, average, policy)
+    return average.q + how.gain * jnp.sqrt(jnp.maximum(variance, 0.0))
+
+
+def q_variance(
+    how: Optimism, samples: MDP, members: Values, mean: MDP, average: Values, policy: Int[Array, " S"]
+) -> Float[Array, "S A"]:
+    """Variance of Q by the estimator, in the Q form alone."""
+    if how.estimator.direct is not None:
+        return how.estimator.direct(members.q, 0)
+    local = how.estimator.local
+    assert local is not None, "an estimator has either `local` or `direct`"
+    p_bar = jnp.asarray(mean.p)
+    moments = bellman.next_values(samples, members, p_bar, average, policy, how.estimator.spread).q
+    reward_variance = ube.member_variance(jnp.asarray(samples.r))
+    u = local(moments, 0)
+    if how.clip_sum:
+        reward = ube.clip(ube.uncertainty_reward(u, reward_variance, how.discount), how.u_min)
+    else:
+        reward = ube.uncertainty_reward(ube.clip(u, how.u_min), reward_variance, how.discount)
+    return bellman.solve(MDP(p_bar, reward), policy, how.discount**2).q
+
+
+def policy_iteration(how: Optimism, key: Key, samples: MDP, mean: MDP, first: Int[Array, " S"]) -> Plan:
+    """Improves the first policy until it stays, cycles, or `MAX_STEPS` improvements are made.
+
+    Policy number t + 1 depends on policy number t alone (ties are broken by one draw for the whole update), so a policy seen
+    before means a cycle, and number `MAX_STEPS` can be read off it.
+    """
+    num_states, num_actions = jnp.asarray(mean.r).shape
+    noise = jax.random.uniform(key, (num_states, num_actions), jnp.asarray(mean.r).dtype)
+
+    def improved(policy: Int[Array, " S"]) -> Int[Array, " S"]:
+        value = optimistic_values(how, samples, mean, policy)
+        if how.random_ties:
+            value = jnp.where(value == jnp.max(value, axis=1, keepdims=True), noise, -1.0)
+        return jnp.argmax(value, axis=1).astype(jnp.int32)
+
+    def go_on(state: tuple[Int[Array, ""], Int[Array, "T S"], Int[Array, ""]]) -> Bool[Array, ""]:
+        step, _, seen_at = state
+        return (step < MAX_STEPS) & (seen_at < 0)
+
+    def body(
+        state: tuple[Int[Array, ""], Int[Array, "T S"], Int[Array, ""]],
+    ) -> tuple[Int[Array, ""], Int[Array, "T S"], Int[Array, ""]]:
+        step, history, _ = state
+        policy = improved(history[step])
+        same = jnp.all(history == policy[None], axis=1) & (jnp.arange(MAX_STEPS + 1, dtype=jnp.int32) <= step)
+        seen_at = jnp.where(jnp.any(same), jnp.argmax(same), -1).astype(jnp.int32)
+        return step + 1, history.at[step + 1].set(policy), seen_at
+
+    history = jnp.full((MAX_STEPS + 1, num_states), -1, jnp.int32).at[0].set(first)
+    start = (jnp.asarray(0, jnp.int32), history, jnp.asarray(-1, jnp.int32))
+    step, history, seen_at = jax.lax.while_loop(go_on, body, start)
+    length = jnp.maximum(step - seen_at, 1)
+    last = jnp.where(seen_at < 0, step, seen_at + (MAX_STEPS - seen_at) % length)
+    return Plan(policy=history[last], steps=step, converged=(seen_at >= 0) & (length == 1))

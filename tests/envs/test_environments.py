@@ -1,0 +1,90 @@
+"""Environments: `step` agrees with `as_mdp()` in every cell and for every action, and the facts of the paper hold."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ubex.envs.base import TabularEnv, rollout
+from ubex.envs.deep_sea import deep_sea
+from ubex.envs.n_room import HORIZON, finite_horizon_value, floor_plan, n_room, seven_room
+
+DRAWS = 3000
+
+
+@pytest.mark.parametrize("env", [deep_sea(5), n_room(2), seven_room()], ids=lambda env: env.name)
+def test_step_agrees_with_the_mdp(env: TabularEnv) -> None:
+    p, r = (np.asarray(array) for array in env.as_mdp())
+    assert np.allclose(p.sum(axis=-1), 1.0)
+    draws = DRAWS if env.name != "deep-sea" else 3
+
+    @jax.jit
+    @jax.vmap
+    def many(state: jax.Array, action: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(0), state * 7 + action), draws)
+        steps = jax.vmap(lambda key: env.step(key, state, action))(keys)
+        return steps.state, steps.reward, steps.terminated
+
+    states, actions = (x.reshape(-1) for x in np.mgrid[: env.num_states, : env.num_actions].astype(np.int32))
+    after, reward, terminated = (np.asarray(x) for x in many(jnp.asarray(states), jnp.asarray(actions)))
+    for i, (state, action) in enumerate(zip(states, actions, strict=True)):
+        frequency = np.bincount(after[i], minlength=p.shape[-1])[: p.shape[-1]] / draws
+        assert np.all(frequency[p[state, action] == 0.0] == 0.0)
+        np.testing.assert_allclose(frequency, p[state, action], atol=6 * np.sqrt(0.25 / draws) if draws > 3 else 0.0)
+        np.testing.assert_allclose(reward[i], r[state, action], rtol=1e-6)
+        assert np.array_equal(terminated[i], after[i] == env.num_states)
+
+
+def test_deep_sea_facts() -> None:
+    env = deep_sea(10)
+    p, r = (np.asarray(array) for array in env.as_mdp())
+    assert (env.num_states, env.num_actions, env.horizon, env.start) == (100, 2, 10, 0)
+    assert r[0, 1] == pytest.approx(-0.001)
+    assert r[99, 1] == pytest.approx(0.999)
+    assert r[0, 0] == 0.0
+    assert p[0, 1, 11] == 1.0
+    assert p[0, 0, 10] == 1.0
+    assert (p[90:100, :, 100] == 1.0).all()
+    seen = rollout(env, jax.random.key(0), jnp.ones(101, jnp.int32))
+    assert float(seen.reward.sum()) == pytest.approx(0.99)
+    assert env.best_return == pytest.approx(0.99)
+    assert np.asarray(seen.valid).all()
+    assert int(seen.next_state[-1]) == 100
+
+
+def test_seven_room_facts() -> None:
+    env = seven_room()
+    free, centers = floor_plan(7)
+    cells = [tuple(cell) for cell in np.argwhere(free)]
+    assert free.shape == (11, 29)
+    assert (env.num_states, env.num_actions, env.horizon, env.start) == (181, 4, 40, 70)
+    assert (cells[70], cells[52], cells[152]) == ((2, 20), (2, 2), (8, 20))
+    p, r = (np.asarray(array) for array in env.as_mdp())
+    assert (r[70, 0], r[52, 0], r[152, 0]) == (0.01, 0.1, 1.0)
+    assert np.count_nonzero(r.sum(axis=1)) == 3
+    assert (p[152, :, 152] == 1.0).all()
+    assert p[0, 0, 0] == 1.0  # into the wall: stays
+    right, below = cells.index((0, 1)), cells.index((1, 0))
+    assert p[0, 1, right] == 0.95
+    assert p[0, 1, below] == pytest.approx(0.05)
+    assert all(free[place] for place in ((2, 5), (2, 11), (2, 17), (2, 23), (5, 26), (8, 23)))
+    assert env.best_return == pytest.approx(20.2947, abs=5e-5)
+    assert centers[-1] == (8, 20)
+
+
+def test_value_of_a_policy_by_backups_agrees_with_rollouts() -> None:
+    env = n_room(2)
+    p, r = (np.asarray(array) for array in env.as_mdp())
+    policy = np.random.default_rng(0).integers(4, size=env.num_states)
+    exact = finite_horizon_value(p, r, policy, HORIZON)[env.start]
+    keys = jax.random.split(jax.random.key(1), 4000)
+    returns = jax.vmap(lambda key: rollout(env, key, jnp.asarray(policy, jnp.int32)).reward.sum())(keys)
+    assert float(returns.mean()) == pytest.approx(exact, abs=5 * float(returns.std()) / np.sqrt(4000) + 1e-6)
+
+
+@pytest.mark.parametrize(("make", "message"), [(lambda: deep_sea(1), "size"), (lambda: n_room(1), "rooms")])
+def test_bad_sizes(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=f"{message} must be at least 2, but it is 1"):
+        make()
