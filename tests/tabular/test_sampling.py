@@ -53,6 +53,30 @@ def test_tiny_parameters_do_not_underflow() -> None:
     np.testing.assert_allclose(rows.sum(axis=-1), 1.0, atol=1e-12)
 
 
+@pytest.mark.parametrize("shape", [0.1, 0.33, 0.7, 2.0])
+def test_table_of_quantiles_follows_the_distribution(shape: float) -> None:
+    table = sampling.gamma_table(shape)
+    draws = [np.asarray(sampling.sample_gamma(jax.random.key(seed), table, (100_000,)), np.float64) for seed in range(6)]
+    p_values = [stats.kstest(draw, stats.gamma(shape).cdf).pvalue for draw in draws]
+    assert min(p_values) > 1e-4
+    assert max(p_values) > 0.05
+    everything = np.concatenate(draws)
+    assert everything.mean() == pytest.approx(shape, rel=0.02)
+    assert everything.var() == pytest.approx(shape, rel=0.03)
+    high = stats.gamma(shape).isf(1e-4)  # the tail, where a straight line through the last bin would be wrong
+    assert (everything > high).mean() == pytest.approx(1e-4, rel=0.4)
+
+
+def test_ends_of_the_table() -> None:
+    value, slope = sampling.gamma_quantiles(0.5)
+    assert (np.diff(value[: sampling.BINS]) >= 0).all()
+    last = value[2 * sampling.BINS :]
+    assert (np.diff(last) >= 0).all()
+    assert last[0] >= value[sampling.BINS - 1]
+    assert last[-1] == pytest.approx(stats.gamma(0.5).isf(0.5 / 2**32), rel=1e-5)
+    assert slope[0] == slope[-1] == 0.0
+
+
 def test_many_at_once_equals_one_by_one_for_vectorised_seeds() -> None:
     with jax.enable_x64(True):
         keys = jax.random.split(jax.random.key(3), 4)

@@ -36,6 +36,8 @@ class TabularEnv(NamedTuple):
     """The MDP as NumPy arrays; with one more state, absorbing and without reward, where the environment terminates."""
     best_return: float
     """Return of the best policy over one episode, undiscounted."""
+    branching: int | None = None
+    """The most next states that one action can lead to, which makes sampling the posterior fast; None if that is not known."""
 
 
 class Trajectory(NamedTuple):

@@ -45,4 +45,4 @@ def deep_sea(size: int = 10) -> TabularEnv:
                 r[here, 1] = -COST / size + (1.0 if column == size - 1 else 0.0)
         return MDP(p, r)
 
-    return TabularEnv("deep-sea", states, 2, size, 0, step, as_mdp, best_return=1.0 - COST)
+    return TabularEnv("deep-sea", states, 2, size, 0, step, as_mdp, best_return=1.0 - COST, branching=1)

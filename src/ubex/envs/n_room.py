@@ -60,7 +60,9 @@ def n_room(rooms: int = 7) -> TabularEnv:
 
     best = float(finite_horizon_optimum(p, r, HORIZON)[start])
     name = "seven-room" if rooms == 7 else f"{rooms}-room"
-    return TabularEnv(name, len(cells), len(MOVES), HORIZON, start, step, lambda: MDP(p, r), best_return=best)
+    return TabularEnv(
+        name, len(cells), len(MOVES), HORIZON, start, step, lambda: MDP(p, r), best_return=best, branching=len(MOVES)
+    )
 
 
 def floor_plan(rooms: int) -> tuple[np.ndarray, list[tuple[int, int]]]:

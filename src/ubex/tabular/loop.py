@@ -39,7 +39,7 @@ def run_episodes(
 
     def one(belief: Belief, episode: Int[Array, ""]) -> tuple[Belief, Episodes]:
         here = jax.random.fold_in(key, episode)
-        plan = update(config, named(here, "plan"), belief)
+        plan = update(config, named(here, "plan"), belief, env.branching)
         seen = rollout(env, named(here, "act"), plan.policy)
         reward = jnp.sum(jnp.where(seen.valid, seen.reward, 0.0))
         return observe(config, belief, seen), Episodes(reward, plan.policy[: env.num_states], plan.steps)

@@ -6,9 +6,14 @@ Marsaglia and Tsang (2000), "A simple method for generating gamma variables": a 
 
 from __future__ import annotations
 
+import functools
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
+from scipy import special
 
 from ubex.keys import named
 from ubex.types import Key
@@ -63,3 +68,60 @@ def _propose(key: Key, shape: Float[Array, " M"]) -> tuple[Float[Array, " M"], B
     log_u = jnp.log1p(-jax.random.uniform(named(key, "uniform"), shape.shape, shape.dtype))
     accepted = positive & (log_u < 0.5 * x**2 + d - d * root**3 + d * log_v)
     return jnp.log(d) + log_v, accepted
+
+
+class GammaTable(NamedTuple):
+    """Quantiles of Gamma(shape, 1) for one shape, to turn 32 random bits into a variate with two look-ups.
+
+    The upper 16 bits choose one of 65,536 equally likely bins and the lower 16 a point in it. Inner bins interpolate linearly;
+    the first and the last bin, where a straight line would be wrong, have a quantile for each of their 65,536 points.
+    """
+
+    value: Float[Array, " V"]
+    """Left ends of the bins, then the points of the first bin, then those of the last."""
+    slope: Float[Array, " 65536"]
+    """Width of each bin's values; 0 for the first and the last."""
+
+
+BINS = 2**16
+
+
+@functools.lru_cache(maxsize=16)
+def gamma_quantiles(shape: float) -> tuple[np.ndarray, np.ndarray]:
+    """The arrays of a `GammaTable`, on the host; a fraction of a second, kept for the next run of the same size."""
+    ends = special.gammaincinv(shape, np.arange(BINS) / BINS)
+    points = (np.arange(BINS) + 0.5) / BINS**2
+    tails = special.gammaincinv(shape, points), special.gammainccinv(shape, points[::-1])
+    slope = np.append(np.diff(ends), 0.0)
+    slope[0] = 0.0
+    return np.concatenate([ends, *tails]).astype(np.float32), slope.astype(np.float32)
+
+
+def gamma_table(shape: float) -> GammaTable:
+    """The table for one shape."""
+    value, slope = gamma_quantiles(shape)
+    return GammaTable(jnp.asarray(value), jnp.asarray(slope))
+
+
+def sample_gamma(key: Key, table: GammaTable, size: tuple[int, ...]) -> Float[Array, "..."]:
+    """Gamma variates of the table's shape, in float32: 24 bits are plenty for a random number."""
+    bits = jax.random.bits(key, size, jnp.uint32)
+    bins, point = (bits >> 16).astype(jnp.int32), (bits & 0xFFFF).astype(jnp.int32)
+    place = jnp.where(bins == 0, BINS + point, jnp.where(bins == BINS - 1, 2 * BINS + point, bins))
+    return table.value[place] + table.slope[bins] * (point.astype(jnp.float32) * (1.0 / BINS))
+
+
+def sample_flat_dirichlet(
+    key: Key, concentration: float, counts: Float[Array, "S A T"], num_models: int, max_visited: int
+) -> Float[Array, "N S A T"]:
+    """Draws rows from Dirichlet(concentration + counts) where the prior is flat and few counts are positive.
+
+    Gamma(c + n) is Gamma(c) plus an independent Gamma(n), so the prior's part comes from a table and only the visited entries, of
+    which there are at most `max_visited`, need the rejection sampler.
+    """
+    flat = sample_gamma(named(key, "flat"), gamma_table(concentration), (num_models, *counts.shape)).astype(counts.dtype)
+    places = jnp.nonzero(counts > 0, size=max_visited, fill_value=counts.shape[0])
+    shape = counts.at[places].get(mode="fill", fill_value=1.0)
+    extra = jnp.exp(log_gamma(named(key, "visited"), jnp.broadcast_to(shape[None], (num_models, max_visited))))
+    total = jax.vmap(lambda rows, more: rows.at[places].add(more, mode="drop"))(flat, extra)
+    return total / jnp.sum(total, axis=-1, keepdims=True)
