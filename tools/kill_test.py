@@ -31,26 +31,36 @@ def kill_test(kills: int, seed: int, folder: Path) -> bool:
     subprocess.run(command(folder / "whole"), check=True, stdout=subprocess.DEVNULL)
     whole = time.monotonic() - begin
     print(f"undisturbed: {whole:.1f} s", flush=True)
-    moments, done = random.Random(seed), 0
+    moments, done, rounds, same = random.Random(seed), 0, 0, True
+    while done < kills:  # a run that finishes before the last kill is compared, and another begins
+        rounds += 1
+        out = folder / f"killed-{rounds}"
+        done = kill_until_finished(out, kills, done, whole, moments)
+        subprocess.run(command(out), check=True, stdout=subprocess.DEVNULL)
+        names = ("results.csv", "curves.csv")
+        same &= all((folder / "whole" / name).read_bytes() == (out / name).read_bytes() for name in names)
+        print(f"run {rounds}, {done} kills so far: {'identical' if same else 'DIFFERENT'}", flush=True)
+    return same
+
+
+def kill_until_finished(out: Path, kills: int, done: int, whole: float, moments: random.Random) -> int:
+    """Kills and continues one run until it finishes or there were enough kills; returns how many there were in all."""
     while done < kills:
-        process = subprocess.Popen(command(folder / "killed"), stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(command(out), stdout=subprocess.DEVNULL)
         try:
             process.wait(timeout=moments.uniform(0.3, whole * 0.9))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
             done += 1
-            finished = len(list(folder.glob("killed/cells/*/*/done.json")))
-            saved = sorted(path.stem.lstrip("0") for path in folder.glob("killed/cells/*/*/*.ckpt"))
+            finished = len(list(out.glob("cells/*/*/done.json")))
+            saved = sorted(path.stem.lstrip("0") for path in out.glob("cells/*/*/*.ckpt"))
             print(f"kill {done}: {finished} finished, checkpoints at {', '.join(saved) or 'none'}", flush=True)
             continue
         if process.returncode:
             raise SystemExit(f"the run failed with exit code {process.returncode}")
-        print(f"it finished before kill {done + 1}: no more to kill", flush=True)
         break
-    subprocess.run(command(folder / "killed"), check=True, stdout=subprocess.DEVNULL)
-    names = ("results.csv", "curves.csv")
-    return done > 0 and all((folder / "whole" / n).read_bytes() == (folder / "killed" / n).read_bytes() for n in names)
+    return done
 
 
 def main() -> None:

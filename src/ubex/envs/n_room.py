@@ -60,9 +60,8 @@ def n_room(rooms: int = 7) -> TabularEnv:
 
     best = float(finite_horizon_optimum(p, r, HORIZON)[start])
     name = "seven-room" if rooms == 7 else f"{rooms}-room"
-    return TabularEnv(
-        name, len(cells), len(MOVES), HORIZON, start, step, lambda: MDP(p, r), best_return=best, branching=len(MOVES)
-    )
+    actions = len(MOVES)
+    return TabularEnv(name, len(cells), actions, HORIZON, start, step, lambda: MDP(p, r), best, branching=actions)
 
 
 def floor_plan(rooms: int) -> tuple[np.ndarray, list[tuple[int, int]]]:

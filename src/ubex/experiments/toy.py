@@ -27,8 +27,12 @@ class Toy(Experiment):
     summary: ClassVar[str] = "Table 1: u, w, W and U on the toy example, next to brute force"
     mode: ClassVar[Mode] = "inline"
     figures: ClassVar[Sequence[FigureSpec]] = (
-        FigureSpec("variance-s0", "Variance of the value of s0", "bars", "variance_s0", "", "variance", x="environment"),
-        FigureSpec("local-s0", "Local uncertainty of s0", "bars", "local_s0", "", "local uncertainty", x="environment"),
+        FigureSpec(
+            "variance-s0", "Variance of the value of s0", "bars", "variance_s0", "", "variance", x="environment", cap=40.0
+        ),
+        FigureSpec(
+            "local-s0", "Local uncertainty of s0", "bars", "local_s0", "", "local uncertainty", x="environment", cap=10.0
+        ),
     )
 
     seeds: int = 1

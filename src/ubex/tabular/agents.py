@@ -140,10 +140,7 @@ def update(config: AgentConfig, key: Key, belief: Belief, branching: int | None 
         samples = MDP(p, mean_reward[None] + deviation[None] * noise)
     else:
         samples = MDP(mean_transitions(belief)[None], mean_reward[None])
-    if psrl:
-        mean = MDP(jnp.asarray(samples.p)[0], jnp.asarray(samples.r)[0])
-    else:
-        mean = MDP(mean_transitions(belief), mean_reward)
+    mean = MDP(jnp.asarray(samples.p)[0], jnp.asarray(samples.r)[0]) if psrl else MDP(mean_transitions(belief), mean_reward)
     num_states, num_actions = mean_reward.shape
     first: Int[Array, " S"] = jax.random.randint(named(key, "policy"), (num_states,), 0, num_actions, jnp.int32)
     return policy_iteration(config.optimism(), named(key, "ties"), samples, mean, first)

@@ -116,12 +116,12 @@ def sample_flat_dirichlet(
 ) -> Float[Array, "N S A T"]:
     """Draws rows from Dirichlet(concentration + counts) where the prior is flat and few counts are positive.
 
-    Gamma(c + n) is Gamma(c) plus an independent Gamma(n), so the prior's part comes from a table and only the visited entries, of
-    which there are at most `max_visited`, need the rejection sampler.
+    Gamma(c + n) is Gamma(c) plus an independent Gamma(n), so the prior's part comes from a table and only the visited entries,
+    of which there are at most `max_visited`, need the rejection sampler.
     """
     flat = sample_gamma(named(key, "flat"), gamma_table(concentration), (num_models, *counts.shape)).astype(counts.dtype)
     places = jnp.nonzero(counts > 0, size=max_visited, fill_value=counts.shape[0])
     shape = counts.at[places].get(mode="fill", fill_value=1.0)
     extra = jnp.exp(log_gamma(named(key, "visited"), jnp.broadcast_to(shape[None], (num_models, max_visited))))
-    total = jax.vmap(lambda rows, more: rows.at[places].add(more, mode="drop"))(flat, extra)
+    total: Float[Array, "N S A T"] = jax.vmap(lambda rows, more: rows.at[places].add(more, mode="drop"))(flat, extra)
     return total / jnp.sum(total, axis=-1, keepdims=True)
