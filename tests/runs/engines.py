@@ -133,3 +133,13 @@ class Dozing(Sleepy):
         with open(folder / "pids", "a") as file:
             file.write(f"{os.getpid()}\n")
         return super().run(cell, seeds, context)
+
+
+@dataclass(frozen=True)
+class Environment(Pooled):
+    """What a worker sees of its environment."""
+
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
+        threads = float(os.environ["OPENBLAS_NUM_THREADS"])
+        single = float("--xla_cpu_multi_thread_eigen=false" in os.environ["XLA_FLAGS"])
+        return dict.fromkeys(seeds, Outcome({"threads": threads, "single": single}))

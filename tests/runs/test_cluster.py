@@ -49,7 +49,7 @@ from rich.console import Console
 from ubex.experiments.shrinkage import Shrinkage
 from ubex.runs import runner
 if __name__ == "__main__":
-    runner.run({EXPERIMENT}, Path(sys.argv[1]), Console(), runner.Options(workers=1))
+    runner.run({EXPERIMENT}, Path(sys.argv[1]), Console())
 """
 
 

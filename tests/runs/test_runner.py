@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from engines import Batched, Failing, Mortal, Pooled, Quick, Resumable, Sleepy
+from engines import Batched, Environment, Failing, Mortal, Pooled, Quick, Resumable, Sleepy
 from rich.console import Console
 
 from ubex.runs import runner, store
@@ -53,6 +53,13 @@ def test_same_numbers_in_a_batch_and_in_processes(kind: type[Quick], tmp_path: P
     runner.run(kind(), tmp_path / "b", quiet())
     assert (tmp_path / "a" / "results.csv").read_bytes() == (tmp_path / "b" / "results.csv").read_bytes()
     assert (tmp_path / "a" / "curves.csv").read_bytes() == (tmp_path / "b" / "curves.csv").read_bytes()
+
+
+def test_workers_have_one_thread_and_the_runner_keeps_its_environment(tmp_path: Path) -> None:
+    before = dict(os.environ)
+    runner.run(Environment(sizes=(1,), seeds=1), tmp_path, quiet())
+    assert dict(os.environ) == before
+    assert load_results(tmp_path).set_index("metric")["value"].to_dict() == {"threads": 1.0, "single": 1.0}
 
 
 def test_a_cell_does_not_depend_on_the_grid_around_it(tmp_path: Path) -> None:

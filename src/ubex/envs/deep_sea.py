@@ -6,6 +6,8 @@ column, which only the last row can reach. An episode has L steps and ends with 
 
 from __future__ import annotations
 
+import functools
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
@@ -19,8 +21,9 @@ COST = 0.01
 RIGHT = 1
 
 
+@functools.lru_cache(maxsize=32)
 def deep_sea(size: int = 10) -> TabularEnv:
-    """DeepSea with a grid of `size` times `size` cells."""
+    """DeepSea with a grid of `size` times `size` cells; the same record each time, so that programs are compiled once."""
     size = checks.whole("size", size, 2)
     states = size * size
 

@@ -7,6 +7,8 @@ reward belongs to the state that is left. The goal absorbs; nothing terminates, 
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,8 +33,9 @@ def seven_room() -> TabularEnv:
     return n_room(7)
 
 
+@functools.lru_cache(maxsize=32)
 def n_room(rooms: int = 7) -> TabularEnv:
-    """Rooms in a snake. The start is in the first room after the middle of the top row, rewards as in the paper."""
+    """Rooms in a snake, the start in the middle one, rewards as in the paper; the same record each time, to compile once."""
     rooms = checks.whole("rooms", rooms, 2)
     free, centers = floor_plan(rooms)
     cells = [tuple(cell) for cell in np.argwhere(free)]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ubex import checks
-from ubex.runs.jobs import ATTEMPTS, Failed, Job, Listener, Result, execute
+from ubex.runs.jobs import ATTEMPTS, Failed, Job, Listener, Result, execute, worker_environment
 from ubex.runs.store import StorageError
 from ubex.types import InputError
 
@@ -54,14 +54,18 @@ def connect(address: str | None, workers: int | None) -> Any:
         raise InputError("--backend ray needs Ray: install the extra with `pip install ubex[ray]`") from None
     if address:
         knock(address)
-    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "include_dashboard": False}
+    settings: dict[str, Any] = {
+        "log_to_driver": False,
+        "logging_level": logging.ERROR,
+        "runtime_env": {"env_vars": worker_environment()},
+    }
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Ray forks to start its daemons, and JAX warns of every fork
             if address:
-                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+                ray.init(address=address, **settings)
             else:
-                ray.init(address="local", num_cpus=workers, **settings)
+                ray.init(address="local", num_cpus=workers, include_dashboard=False, **settings)
     except (ConnectionError, ValueError, RuntimeError) as error:
         where = f"at {address}" if address else "here"
         raise InputError(f"no Ray cluster could be reached {where}: {str(error).splitlines()[0]}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,21 @@ from ubex.runs.store import StorageError
 
 ATTEMPTS = 3
 """How often a job is tried whose worker was lost."""
+
+
+def worker_environment() -> dict[str, str]:
+    """Environment of every worker process, here and on a cluster: one thread each.
+
+    Workers share the cores between them; and the number of threads decides in which order sums are made, so that only with the
+    same number everywhere are the results the same to the last bit.
+    """
+    single = "--xla_cpu_multi_thread_eigen=false"
+    flags = os.environ.get("XLA_FLAGS", "")
+    return {
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "XLA_FLAGS": flags if single in flags else f"{flags} {single}".strip(),
+    }
 
 
 @runtime_checkable

@@ -13,12 +13,12 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from ubex.runs.jobs import ATTEMPTS, Failed, Job, Listener, execute
+from ubex.runs.jobs import ATTEMPTS, Failed, Job, Listener, execute, worker_environment
 from ubex.runs.store import StorageError
 
 PR_SET_PDEATHSIG = 1
@@ -69,7 +69,8 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self.connection, far_end = context.Pipe()
         self.process: SpawnProcess = context.Process(target=serve, args=(far_end, os.getpid()), daemon=True)
-        self.process.start()
+        with environment(worker_environment()):
+            self.process.start()
         far_end.close()  # so that a dead worker is seen as the end of the stream
         self.job: Job | None = None
 
@@ -88,6 +89,21 @@ class Worker:
         self.process.kill()
         self.process.join()
         self.connection.close()
+
+
+@contextlib.contextmanager
+def environment(changes: Mapping[str, str]) -> Iterator[None]:
+    """Changes environment variables for a moment: a spawned process takes them as they are at its start."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def replace_lost(worker: Worker, queue: deque[Job], attempts: dict[Job, int], listener: Listener) -> Worker:

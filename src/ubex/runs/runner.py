@@ -161,10 +161,9 @@ def plan(experiment: Runnable, store: Store) -> list[Job]:
 
 
 def run_local(jobs: Sequence[Job], recorder: Recorder, options: Options) -> None:
-    """In this process, or in a pool where the experiment asks for it and there is more than one job."""
-    workers = options.workers or os.cpu_count() or 1
-    if jobs[0].experiment.mode == "processes" and workers > 1 and len(jobs) > 1:
-        pool.run_pool(jobs, recorder, workers)
+    """In this process, or in worker processes (even for a single job) where the experiment asks for it."""
+    if jobs[0].experiment.mode == "processes":
+        pool.run_pool(jobs, recorder, options.workers or os.cpu_count() or 1)
     else:
         pool.run_inline(jobs, recorder)
 
