@@ -212,16 +212,6 @@ def as_seconds(value: Any) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def duration(seconds: float) -> str:
-    """A time for people."""
-    if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
-    return f"{minutes // 60} h {minutes % 60} min" if minutes < 48 * 60 else f"{minutes / 1440:.1f} days"
-
-
 def command_line(command: Any) -> str:
     """A command as one would type it, without the folder that the program is in."""
     if not isinstance(command, (list, tuple)) or not command:

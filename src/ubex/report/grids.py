@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from ubex.report import charts
-from ubex.report.folder import RunFolder, as_seconds, command_line, duration
+from ubex.report.folder import RunFolder, as_seconds, command_line
 from ubex.runs import metrics
+from ubex.runs.progress import duration
 
 VERDICTS = {"match": "\u2713", "within 5%": "\u2248", "differs": "\u2260", "too few seeds": "?", "no published value": "\u2013"}
 """A symbol for each verdict, so that it does not hang on colour."""

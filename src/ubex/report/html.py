@@ -21,8 +21,9 @@ import jinja2
 from markupsafe import Markup
 
 from ubex.report import charts, figures, grids
-from ubex.report.folder import RunFolder, as_seconds, command_line, duration, pairs, read, run_folders
+from ubex.report.folder import RunFolder, as_seconds, command_line, pairs, read, run_folders
 from ubex.runs import store
+from ubex.runs.progress import duration
 from ubex.types import InputError
 
 POINTS_ON_PAGE = 250
