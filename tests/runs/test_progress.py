@@ -1,0 +1,78 @@
+"""What people read while it runs."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from engines import Quick
+from rich.console import Console
+
+from ubex.runs import progress
+from ubex.runs.jobs import Failed, Finished, Job
+from ubex.runs.progress import Display, duration
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.04, "0.0 s"), (59.0, "59.0 s"), (119.9, "2 min 00 s"), (3600.0, "1 h 00 min"), (200_000.0, "55 h 33 min")],
+)
+def test_durations(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
+
+
+def jobs(number: int, tmp_path: object) -> list[Job]:
+    experiment = Quick(sizes=tuple(range(number)), seeds=1)
+    return [Job(experiment, cell, (0,), tmp_path) for cell in experiment.cells()]
+
+
+def test_without_a_terminal_there_are_few_lines(tmp_path: object) -> None:
+    console = Console(file=io.StringIO(), width=200)
+    with Display(console, "quick", 100) as display:
+        for job in jobs(100, tmp_path):
+            display.started(job)
+            display.progressed(job, 1, 2, "episode")
+            display.ended(job, Finished({}, 0.1))
+    lines = console.file.getvalue().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("quick: 100 of 100 done in ")
+
+
+def test_a_line_tells_what_runs_and_how_long_it_takes(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    console = Console(file=io.StringIO(), width=200)
+    first, second = jobs(2, tmp_path)
+    with Display(console, "quick", 2) as display:
+        display.started(first)
+        display.progressed(first, 3, 10, "episode")
+        display.ended(first, Failed("RuntimeError: no", ""))
+        display.started(second)
+        display.lost(second, 1)
+    said = console.file.getvalue()
+    assert "now nowhere nothing size=0, seed 0, episode 3/10" in said
+    assert "FAILED nowhere nothing size=0, seed 0: RuntimeError: no" in said
+    assert "the worker of nowhere nothing size=1, seed 0 was lost (attempt 1): trying again" in said
+    assert said.splitlines()[-1].startswith("quick: 0 of 2 done, 1 failed in ")
+
+
+def test_partial_jobs_count_towards_the_time_left(tmp_path: object) -> None:
+    display = Display(Console(file=io.StringIO()), "quick", 2)
+    assert display.seconds_left() is None
+    (first, _) = jobs(2, tmp_path)
+    display.started(first)
+    display.progressed(first, 5, 10, "episode")
+    elapsed = progress.time.monotonic() - display._start
+    assert display.seconds_left() == pytest.approx(3 * elapsed, rel=0.2, abs=0.05)
+
+
+def test_on_a_terminal_there_are_bars(tmp_path: object) -> None:
+    console = Console(file=io.StringIO(), width=120, force_terminal=True)
+    (job,) = jobs(1, tmp_path)
+    with Display(console, "quick", 1) as display:
+        display.started(job)
+        display.progressed(job, 4, 8, "episode")
+        display._bars.refresh()
+        display.ended(job, Finished({}, 0.1))
+    said = console.file.getvalue()
+    assert "episodes" in said
+    assert "1 of 1 done" in said
