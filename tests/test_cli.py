@@ -37,6 +37,17 @@ def test_correlated_toy_says_that_it_violates_the_assumptions(tmp_path: Path, ca
     assert value["exact-ube", "variance_s0"] == pytest.approx(15.6875, abs=1e-9)
 
 
+def test_settings_of_ones_own_get_a_folder_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["run", "toy", "--no-report"]) == 0
+    assert cli.run(["run", "toy", "--no-report", "--correlated"]) == 0
+    assert cli.run(["run", "toy", "--no-report", "--correlated"]) == 0  # the same again continues in the same folder
+    folders = sorted(path.name for path in (tmp_path / "runs").iterdir())
+    assert len(folders) == 2
+    assert folders[0] == "toy"
+    assert folders[1].startswith("toy-")
+
+
 def test_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["list"]) == 0
     printed = capsys.readouterr().out

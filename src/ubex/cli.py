@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import io
 import json
 import re
@@ -143,7 +144,7 @@ def run_command(arguments: list[str]) -> int:
     name = checks.one_of("experiment", arguments[0], EXPERIMENTS)
     options = parse(run_options(EXPERIMENTS[name]), arguments[1:], f"ubex run {name}")
     experiment = options.experiment.smoke() if options.smoke else options.experiment
-    out = options.out or Path("runs") / name
+    out = options.out or default_folder(experiment)
     terminal = console()
     summary = runner.run(experiment, out, terminal, options.how)
     for table in summary.tables:
@@ -175,6 +176,15 @@ def report_command(arguments: list[str]) -> int:
     return 0
 
 
+def default_folder(experiment: Any) -> Path:
+    """`runs/NAME`; settings other than the defaults get a folder of their own, named after a hash of them."""
+    base = Path("runs") / experiment.name
+    if experiment == type(experiment)():
+        return base
+    settings = json.dumps(dataclasses.asdict(experiment), sort_keys=True)
+    return base.with_name(f"{base.name}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}")
+
+
 def run_options(experiment: type[Any]) -> type[Any]:
     """Options of `ubex run NAME`: what every run has, and the experiment's fields without a prefix."""
     from ubex.runs import runner
@@ -194,7 +204,10 @@ def run_options(experiment: type[Any]) -> type[Any]:
             ),
             (
                 "out",
-                Annotated[Path | None, tyro.conf.arg(help="Folder of the run; runs/NAME by default.")],
+                Annotated[
+                    Path | None,
+                    tyro.conf.arg(help="Folder of the run; by default runs/NAME, or runs/NAME-HASH for settings of your own."),
+                ],
                 dataclasses.field(default=None),
             ),
             ("report", Annotated[bool, tyro.conf.arg(help="End with the report page.")], dataclasses.field(default=True)),
