@@ -178,7 +178,7 @@ def report_command(arguments: list[str]) -> int:
 
 def default_folder(experiment: Any) -> Path:
     """`runs/NAME`; settings other than the defaults get a folder of their own, named after a hash of them."""
-    base = Path("runs") / experiment.name
+    base = Path("runs") / str(experiment.name)
     if experiment == type(experiment)():
         return base
     settings = json.dumps(dataclasses.asdict(experiment), sort_keys=True)
