@@ -203,6 +203,7 @@ def start_lines() -> str:
     return (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from pathlib import Path\nfrom rich.console import Console\nfrom ubex.runs import runner\nimport engines\n"
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a test run in the background ignores it
     )
 
 
@@ -228,10 +229,39 @@ def test_two_processes_on_one_folder_and_an_interrupt(tmp_path: Path) -> None:
         output, _ = first.communicate(timeout=30)
     finally:
         first.kill()
+        first.communicate()
     assert "interrupted: what is finished is kept" in output
     assert output.strip().endswith("130")
     history = (tmp_path / "run" / "history.jsonl").read_text()
     assert json.loads(history.splitlines()[-1])["status"] == "interrupted"
+
+
+def test_an_interrupt_that_python_lost_is_raised_again() -> None:
+    """One that is raised inside a finaliser is printed and dropped; the next sign of life brings it back."""
+
+    class Unlucky:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+
+    before, found = signal.default_int_handler, signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
+    with runner.Interrupt() as interrupt:
+        interrupt.check()
+        dropped: list[object] = []
+        hook, sys.unraisablehook = sys.unraisablehook, dropped.append
+        try:
+            Unlucky()
+        finally:
+            sys.unraisablehook = hook
+        assert len(dropped) == 1
+        with pytest.raises(KeyboardInterrupt):
+            interrupt.check()
+    assert signal.getsignal(signal.SIGINT) is before
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with runner.Interrupt():
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    signal.signal(signal.SIGINT, found)
 
 
 def test_killing_the_runner_kills_its_workers(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ import importlib.metadata
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -70,20 +72,57 @@ class Summary:
         return 130 if self.interrupted else int(self.failed > 0)
 
 
+class Interrupt:
+    """Remembers an interrupt that Python lost.
+
+    A KeyboardInterrupt that happens to be raised inside a finaliser or a garbage-collection callback (JAX has one) is printed
+    and dropped. What was seen here is raised again at the next sign of life of a job.
+    """
+
+    def __init__(self) -> None:
+        """Not interrupted yet."""
+        self.seen = False
+
+    def __enter__(self) -> Interrupt:
+        """Takes over SIGINT, which only the main thread may; a process started to ignore it goes on ignoring it."""
+        main = threading.current_thread() is threading.main_thread()
+        self._taken = main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+        if self._taken:
+            self._before = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Gives SIGINT back."""
+        if self._taken:
+            signal.signal(signal.SIGINT, self._before)
+
+    def check(self) -> None:
+        """Raises what was lost."""
+        if self.seen:
+            raise KeyboardInterrupt
+
+    def _handle(self, number: int, frame: object) -> None:
+        del number, frame
+        self.seen = True
+        raise KeyboardInterrupt
+
+
 class Recorder:
     """Listens to the backend: keeps results, shows progress, feeds the trackers."""
 
-    def __init__(self, store: Store, display: Display, trackers: Sequence[Tracker]) -> None:
+    def __init__(self, store: Store, display: Display, trackers: Sequence[Tracker], interrupt: Interrupt) -> None:
         """Tables are written now and then, and once more at the end by the runner."""
-        self.store, self.display, self.trackers = store, display, trackers
+        self.store, self.display, self.trackers, self.interrupt = store, display, trackers, interrupt
         self._next_tables = time.monotonic() + TABLE_SECONDS
 
     def started(self, job: Job) -> None:
         """A worker has the job."""
+        self.interrupt.check()
         self.display.started(job)
 
     def progressed(self, job: Job, done: int, total: int, unit: str) -> None:
         """How far it has come."""
+        self.interrupt.check()
         self.display.progressed(job, done, total, unit)
 
     def lost(self, job: Job, attempt: int) -> None:
@@ -120,12 +159,11 @@ def run(experiment: Runnable, out: Path, console: Console, options: Options | No
         if skipped:
             console.print(f"{experiment.name}: {skipped} finished before in {out}: skipped", markup=False, soft_wrap=True)
         display, interrupted = Display(console, experiment.name, len(jobs)), False
-        recorder = Recorder(store, display, trackers)
         status = "stopped"
         try:
-            with display:
+            with Interrupt() as interrupt, display:
                 if jobs:
-                    BACKENDS[options.backend](jobs, recorder, options)
+                    BACKENDS[options.backend](jobs, Recorder(store, display, trackers, interrupt), options)
             status = "failed" if display.failed else "complete"
         except KeyboardInterrupt:
             interrupted, status = True, "interrupted"
