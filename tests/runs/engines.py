@@ -85,7 +85,7 @@ class Mortal(Pooled):
 
 @dataclass(frozen=True)
 class Resumable(Quick):
-    """Adds up random numbers step by step and keeps the sum; dies once at `die_at`, in the way that `how` names."""
+    """Adds up random numbers step by step and keeps the sum; dies once at `die_at`."""
 
     flag: str = ""
     die_at: int = 7
