@@ -1,4 +1,4 @@
-"""Agents: their belief is the public posterior, and their settings are checked."""
+"""Agents: every method plans, the fast way is the slow way, and settings are checked."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ubex import DirichletNormal, Transitions
+from ubex import MDP
 from ubex.envs.base import rollout
 from ubex.envs.deep_sea import deep_sea
 from ubex.tabular import agents
 from ubex.tabular.agents import METHODS, AgentConfig
+from ubex.tabular.belief import mean_model, observe, prior, reward_posterior
+from ubex.tabular.planner import Plan, policy_iteration
+from ubex.tabular.worlds import Dense
+from ubex.types import Key
 
 
 @pytest.fixture(autouse=True)
@@ -22,54 +26,38 @@ def double() -> Iterator[None]:
         yield
 
 
-def test_belief_is_the_public_posterior() -> None:
-    env, config = deep_sea(4), AgentConfig(repeats=4)
-    belief, posterior = agents.prior(env.num_states, env.num_actions), DirichletNormal(16, 2, terminal=True)
-    for episode in range(3):
-        policy = np.random.default_rng(episode).integers(2, size=17)
-        seen = rollout(env, jax.random.key(episode), jnp.asarray(policy, jnp.int32))
-        belief = agents.observe(config, belief, seen)
-        posterior = posterior.observe(
-            Transitions(*(np.asarray(x) for x in (seen.state, seen.action, seen.reward, seen.next_state))), repeats=4
-        )
-    np.testing.assert_allclose(agents.mean_transitions(belief), posterior.mean().p, rtol=1e-12)
-    mean, deviation = agents.reward_posterior(config, belief)
-    np.testing.assert_allclose(mean, posterior.mean().r, atol=1e-12)
-    np.testing.assert_allclose(deviation, np.sqrt(posterior.rewards.variance()), rtol=1e-9)
-
-
-def test_steps_after_the_end_do_not_count() -> None:
-    env, config = deep_sea(3), AgentConfig()
-    seen = rollout(env._replace(horizon=8), jax.random.key(0), jnp.ones(10, jnp.int32))
-    belief = agents.observe(config, agents.prior(9, 2), seen)
-    assert float(belief.counts.sum()) == 3.0
-    assert float(belief.counts[-1].sum()) == 0.0
-
-
-def test_fast_samples_have_the_moments_of_the_posterior() -> None:
-    env, config = deep_sea(3), AgentConfig(repeats=3)
-    belief = agents.prior(9, 2)
-    for episode in range(4):
-        policy = np.random.default_rng(episode).integers(2, size=10)
-        belief = agents.observe(config, belief, rollout(env, jax.random.key(episode), jnp.asarray(policy, jnp.int32)))
-    mean = np.asarray(agents.mean_transitions(belief))
-    total = np.asarray(belief.counts.sum(axis=-1)) + 10 * belief.concentration
-    for branching in (1, None):
-        p = np.asarray(agents.sample_transitions(jax.random.key(5), belief, 20_000, branching))
-        np.testing.assert_allclose(p.sum(axis=-1), 1.0, atol=1e-12)
-        assert (p[:, -1, :, -1] == 1.0).all()
-        np.testing.assert_allclose(p.mean(axis=0), mean, atol=0.01)
-        expected = (mean * (1 - mean) / (total[..., None] + 1))[:-1]
-        np.testing.assert_allclose(p.var(axis=0)[:-1], expected, atol=0.006)
-
-
-@pytest.mark.parametrize("method", sorted(METHODS))
-def test_every_method_plans(method: str) -> None:
-    config = AgentConfig(method=method)
-    plan = jax.jit(agents.update, static_argnums=0)(config, jax.random.key(0), agents.prior(9, 2))
+@pytest.mark.parametrize(("method", "branching"), [*((method, 1) for method in METHODS), ("exact-ube", 3), ("psrl", 3)])
+def test_every_method_plans(method: str, branching: int) -> None:
+    plan = jax.jit(agents.update, static_argnums=0)(AgentConfig(method=method), jax.random.key(0), prior(9, 2, branching))
     assert plan.policy.shape == (10,)
     assert set(np.unique(plan.policy)) <= {0, 1}
     assert 1 <= int(plan.steps) <= 40
+
+
+@pytest.mark.parametrize("method", ["exact-ube", "psrl"])
+def test_the_fast_way_plans_what_factorisations_plan(method: str) -> None:
+    """The world of a deterministic belief and the same world as tables, on the same samples."""
+    config, env = AgentConfig(method=method, u_min=-0.05), deep_sea(6)
+
+    @jax.jit
+    def plans(key: Key) -> tuple[Plan, Plan]:
+        belief = prior(36, 2, 1)
+        for episode in range(4):
+            policy = jax.random.randint(jax.random.key(episode), (37,), 0, 2, jnp.int32)
+            belief = observe(belief, rollout(env, key, policy), 6)
+        reward, deviation = reward_posterior(belief, 1.0, 1e6)
+        fast = agents.world(config, key, belief, mean_model(belief, reward), deviation)
+        one = (
+            MDP(jnp.asarray(fast.samples.p)[0], jnp.asarray(fast.samples.r)[0]) if method == agents.PSRL else fast.mean.dense()
+        )
+        first = jax.random.randint(key, (37,), 0, 2, jnp.int32)
+        slow = Dense(fast.samples, one)
+        return tuple(policy_iteration(config.optimism(), key, world, first) for world in (fast, slow))  # type: ignore[return-value]
+
+    for seed in range(8):
+        fast, slow = plans(jax.random.key(seed))
+        np.testing.assert_array_equal(fast.policy, slow.policy)
+        assert int(fast.steps) == int(slow.steps)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from worlds import random_ensemble
 from ubex import ESTIMATORS, MDP, value_variance
 from ubex.tabular import bellman, planner
 from ubex.tabular.planner import MAX_STEPS, Optimism
+from ubex.tabular.worlds import Dense
 
 DISCOUNT = 0.9
 
@@ -49,7 +50,7 @@ def test_agrees_with_all_steps_made(name: str) -> None:
         gain = 2.0
         expected, steps = plain_iteration(name, gain, samples, first)
         mean = bellman.mean_mdp([samples])
-        plan = run(optimism(name, gain=gain), jax.random.key(seed), samples, mean, jnp.asarray(first, jnp.int32))
+        plan = run(optimism(name, gain=gain), jax.random.key(seed), Dense(samples, mean), jnp.asarray(first, jnp.int32))
         np.testing.assert_array_equal(plan.policy, expected)
         assert bool(plan.converged) == (steps < MAX_STEPS)
         short += steps == MAX_STEPS and int(plan.steps) < MAX_STEPS
@@ -63,8 +64,8 @@ def test_clip_of_the_sum_and_of_u_alone_differ() -> None:
     policy = jnp.zeros(5, jnp.int32)
     average, members = (bellman.solve(mdp, policy, DISCOUNT) for mdp in (mean, MDP(*map(jnp.asarray, samples))))
     device = MDP(*map(jnp.asarray, samples))
-    alone = planner.q_variance(optimism("exact-ube"), device, members, mean, average, policy)
-    both = planner.q_variance(optimism("exact-ube", clip_sum=True), device, members, mean, average, policy)
+    alone = planner.q_variance(optimism("exact-ube"), Dense(device, mean), members, average, policy)
+    both = planner.q_variance(optimism("exact-ube", clip_sum=True), Dense(device, mean), members, average, policy)
     np.testing.assert_allclose(alone, value_variance(samples, np.zeros(5, int), DISCOUNT).q, rtol=1e-10)
     assert np.all(np.asarray(both) <= np.asarray(alone) + 1e-12)
     assert not np.allclose(both, alone)
@@ -76,7 +77,7 @@ def test_ties_are_broken_at_random_on_request() -> None:
     twin = MDP(np.repeat(samples.p, 2, axis=2), np.repeat(samples.r, 2, axis=2))
     mean = bellman.mean_mdp([twin])
     first = jnp.ones(40, jnp.int32)
-    plain = planner.policy_iteration(optimism("pombu"), jax.random.key(0), twin, mean, first)
+    plain = planner.policy_iteration(optimism("pombu"), jax.random.key(0), Dense(twin, mean), first)
     assert (np.asarray(plain.policy) == 0).all()
-    random = planner.policy_iteration(optimism("pombu", random_ties=True), jax.random.key(0), twin, mean, first)
+    random = planner.policy_iteration(optimism("pombu", random_ties=True), jax.random.key(0), Dense(twin, mean), first)
     assert 8 < int(np.asarray(random.policy).sum()) < 32

@@ -56,7 +56,10 @@ def test_tiny_parameters_do_not_underflow() -> None:
 @pytest.mark.parametrize("shape", [0.1, 0.33, 0.7, 2.0])
 def test_table_of_quantiles_follows_the_distribution(shape: float) -> None:
     table = sampling.gamma_table(shape)
-    draws = [np.asarray(sampling.sample_gamma(jax.random.key(seed), table, (100_000,)), np.float64) for seed in range(6)]
+    draws = [
+        np.asarray(sampling.sample_gamma(sampling.row_bits(jax.random.key(seed), (250,), 400).reshape(-1), table), np.float64)
+        for seed in range(6)
+    ]
     p_values = [stats.kstest(draw, stats.gamma(shape).cdf).pvalue for draw in draws]
     assert min(p_values) > 1e-4
     assert max(p_values) > 0.05
@@ -65,6 +68,36 @@ def test_table_of_quantiles_follows_the_distribution(shape: float) -> None:
     assert everything.var() == pytest.approx(shape, rel=0.03)
     high = stats.gamma(shape).isf(1e-4)  # the tail, where a straight line through the last bin would be wrong
     assert (everything > high).mean() == pytest.approx(1e-4, rel=0.4)
+
+
+def test_hashed_bits_are_as_good_as_random() -> None:
+    """Each bit, pairs of bits, neighbours in both directions and two keys; thousands of numbers within 4.5 deviations."""
+    rows, columns = 600, 500
+    words = np.asarray(sampling.row_bits(jax.random.key(3), (rows,), columns))
+    other = np.asarray(sampling.row_bits(jax.random.key(4), (rows,), columns))
+    bits, more = (((w[..., None] >> np.arange(32, dtype=np.uint32)) & 1).astype(np.int8) * 2 - 1 for w in (words, other))
+    number = rows * columns
+    sums = [bits.sum(axis=(0, 1)) / np.sqrt(number)]
+    flat = bits.reshape(number, 32).astype(np.float32)
+    for shifted, size in (
+        (flat, number),
+        (more.reshape(number, 32).astype(np.float32), number),
+        (np.roll(bits, 1, axis=1).reshape(number, 32).astype(np.float32), number),
+        (np.roll(bits, 1, axis=0).reshape(number, 32).astype(np.float32), number),
+        (np.roll(bits, columns // 2, axis=1).reshape(number, 32).astype(np.float32), number),
+    ):
+        products = flat.T @ shifted / np.sqrt(size)
+        sums.append(products[~np.eye(32, dtype=bool)] if shifted is flat else products.ravel())
+    scores = np.concatenate(sums)
+    assert np.abs(scores).max() < 4.5
+    assert scores.std() == pytest.approx(1.0, abs=0.05)
+    per_row = bits.astype(np.int32).sum(axis=1) / np.sqrt(columns)  # streams of single rows and columns
+    per_column = bits.astype(np.int32).sum(axis=0) / np.sqrt(rows)
+    for scores in (per_row, per_column):
+        assert np.abs(scores).max() < 5.0
+        assert scores.std() == pytest.approx(1.0, abs=0.03)
+    counts = np.bincount((words >> 16).ravel(), minlength=2**16)
+    assert stats.chisquare(counts.reshape(-1, 64).sum(axis=1)).pvalue > 1e-4
 
 
 def test_ends_of_the_table() -> None:

@@ -12,7 +12,8 @@ from jaxtyping import Float, Int
 
 from ubex.envs.base import TabularEnv
 from ubex.experiments.spec import Cell, Context
-from ubex.tabular.agents import AgentConfig, Belief
+from ubex.tabular.agents import AgentConfig
+from ubex.tabular.belief import Belief
 from ubex.tabular.loop import begin, run_episodes
 
 BLOCK = 50

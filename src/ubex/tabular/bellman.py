@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Num
 
 from ubex.types import MDP, NextValues
 
@@ -39,7 +39,7 @@ def policy_average(x: Float[Array, "S A"], policy: Policy) -> Float[Array, " S"]
     return jnp.sum(policy * x, axis=1)
 
 
-def policy_rows(p: Float[Array, "S A T"], policy: Policy) -> Float[Array, "S T"]:
+def policy_rows(p: Num[Array, "S A T"], policy: Policy) -> Num[Array, "S T"]:
     """Transition matrix of the Markov chain that the policy makes: sum over a of pi(a|s) p(s'|s,a)."""
     if is_deterministic(policy):
         return jnp.take_along_axis(p, policy[:, None, None], axis=1)[:, 0]
@@ -137,23 +137,25 @@ def next_values(
 
     Without `spread` the chi-square sums, which alone cost a pass over arrays of the size of the samples, are NaN.
     """
+    moments = member_moments(samples, members, row_moments(p_bar, mean, policy), mean, policy)
+    if not spread:
+        return moments
+    p = jnp.asarray(samples.p)
+    rows, rows_bar = jax.vmap(policy_rows, in_axes=(0, None))(p, policy), policy_rows(p_bar, policy)
+    chi_v = jax.vmap(chi_square, in_axes=(0, None))(rows, rows_bar)
+    chi_q = jax.vmap(chi_square, in_axes=(0, None))(p, p_bar)
+    return Moments(moments.v._replace(chi_square=chi_v), moments.q._replace(chi_square=chi_q))
 
-    def moments(p: Float[Array, "S A S"], values: Values) -> RowMoments:
-        return row_moments(p, values, policy)
+
+def member_moments(samples: MDP, members: Values, total: RowMoments, mean: Values, policy: Policy) -> Moments:
+    """`next_values` without the chi-square sums, from samples and from the moments of the mean values under the mean MDP."""
 
     def one(p: Float[Array, "S A S"], own: Values) -> tuple[RowMoments, RowMoments, RowMoments]:
         gap = Values(own.v - mean.v, own.q - mean.q)
-        return moments(p, mean), moments(p, own), moments(p, gap)
+        return row_moments(p, mean, policy), row_moments(p, own, policy), row_moments(p, gap, policy)
 
-    p = jnp.asarray(samples.p)
-    bar, member, gap = jax.vmap(one)(p, members)
-    total = moments(p_bar, mean)
-    if spread:
-        rows, rows_bar = jax.vmap(policy_rows, in_axes=(0, None))(p, policy), policy_rows(p_bar, policy)
-        chi_v = jax.vmap(chi_square, in_axes=(0, None))(rows, rows_bar)
-        chi_q = jax.vmap(chi_square, in_axes=(0, None))(p, p_bar)
-    else:
-        chi_v, chi_q = jnp.full_like(bar.mean_v, jnp.nan), jnp.full_like(bar.mean_q, jnp.nan)
+    bar, member, gap = jax.vmap(one)(jnp.asarray(samples.p), members)
+    chi_v, chi_q = jnp.full_like(bar.mean_v, jnp.nan), jnp.full_like(bar.mean_q, jnp.nan)
     bound_v, bound_q = jnp.max(jnp.abs(members.v)), jnp.max(jnp.abs(members.q))
     return Moments(
         v=NextValues(bar.mean_v, bar.var_v, member.var_v, gap.var_v, total.var_v, chi_v, bound_v),
@@ -178,8 +180,11 @@ def row_moments(p: Float[Array, "S A S"], values: Values, policy: Policy) -> Row
     """
     shift = 0.5 * (jnp.max(values.v) + jnp.min(values.v))
     x = values.v - shift
-    spread = jnp.zeros_like(x) if is_deterministic(policy) else policy_average((values.q - values.v[:, None]) ** 2, policy)
-    first, second, inner = jnp.moveaxis(p @ jnp.stack([x, x**2, spread], axis=1), -1, 0)
+    columns = [x, x**2]
+    if not is_deterministic(policy):
+        columns.append(policy_average((values.q - values.v[:, None]) ** 2, policy))
+    first, second, *spread = jnp.moveaxis(p @ jnp.stack(columns, axis=1), -1, 0)
+    inner = spread[0] if spread else jnp.zeros_like(first)
     first_v, second_v = policy_average(first, policy), policy_average(second, policy)
     return RowMoments(
         mean_v=first_v + shift,

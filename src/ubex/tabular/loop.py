@@ -11,7 +11,8 @@ from jaxtyping import Array, Float, Int
 
 from ubex.envs.base import TabularEnv, rollout
 from ubex.keys import named
-from ubex.tabular.agents import AgentConfig, Belief, observe, prior, update
+from ubex.tabular.agents import AgentConfig, update
+from ubex.tabular.belief import Belief, observe, prior
 from ubex.types import Key
 
 
@@ -28,7 +29,7 @@ class Episodes(NamedTuple):
 
 def begin(env: TabularEnv) -> Belief:
     """The belief before the first episode."""
-    return prior(env.num_states, env.num_actions)
+    return prior(env.num_states, env.num_actions, env.branching)
 
 
 @functools.partial(jax.jit, static_argnames=("env", "config"))
@@ -39,9 +40,9 @@ def run_episodes(
 
     def one(belief: Belief, episode: Int[Array, ""]) -> tuple[Belief, Episodes]:
         here = jax.random.fold_in(key, episode)
-        plan = update(config, named(here, "plan"), belief, env.branching)
+        plan = update(config, named(here, "plan"), belief)
         seen = rollout(env, named(here, "act"), plan.policy)
         reward = jnp.sum(jnp.where(seen.valid, seen.reward, 0.0))
-        return observe(config, belief, seen), Episodes(reward, plan.policy[: env.num_states], plan.steps)
+        return observe(belief, seen, config.repeats), Episodes(reward, plan.policy[: env.num_states], plan.steps)
 
     return jax.lax.scan(one, belief, episodes)

@@ -14,9 +14,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ubex import ube
 from ubex.estimators import Estimator
-from ubex.tabular import bellman
 from ubex.tabular.bellman import Values
-from ubex.types import MDP, Key
+from ubex.tabular.worlds import Dense, Flat, Single, World
+from ubex.types import Key
 
 MAX_STEPS = 40
 """Improvements an update may make (appendix, "Policy optimization")."""
@@ -45,46 +45,45 @@ class Plan(NamedTuple):
     """Whether an improvement changed nothing; otherwise it cycled or ran out of steps."""
 
 
-def optimistic_values(how: Optimism, samples: MDP, mean: MDP, policy: Int[Array, " S"]) -> Float[Array, "S A"]:
+def optimistic_values(how: Optimism, world: World, policy: Int[Array, " S"]) -> Float[Array, "S A"]:
     """Mean Q plus gain times the standard deviation of Q, for a deterministic policy."""
-    average = bellman.solve(mean, policy, how.discount)
-    if how.gain == 0.0:
+    average = world.average(policy, how.discount)
+    if how.gain == 0.0 or isinstance(world, Single):
         return average.q
-    members = bellman.solve(samples, policy, how.discount)
-    variance = q_variance(how, samples, members, mean, average, policy)
+    members = world.members(policy, how.discount)
+    variance = q_variance(how, world, members, average, policy)
     return average.q + how.gain * jnp.sqrt(jnp.maximum(variance, 0.0))
 
 
 def q_variance(
-    how: Optimism, samples: MDP, members: Values, mean: MDP, average: Values, policy: Int[Array, " S"]
+    how: Optimism, world: Dense | Flat, members: Values, average: Values, policy: Int[Array, " S"]
 ) -> Float[Array, "S A"]:
-    """Variance of Q by the estimator, in the Q form alone."""
+    """Variance of Q by the estimator, in the Q form alone; the compiler drops the members' values where nobody looks."""
     if how.estimator.direct is not None:
         return how.estimator.direct(members.q, 0)
     local = how.estimator.local
     assert local is not None, "an estimator has either `local` or `direct`"
-    p_bar = jnp.asarray(mean.p)
-    moments = bellman.next_values(samples, members, p_bar, average, policy, how.estimator.spread).q
-    reward_variance = ube.member_variance(jnp.asarray(samples.r))
-    u = local(moments, 0)
+    u = local(world.moments(members, average, policy, how.estimator.spread), 0)
+    reward_variance = ube.member_variance(jnp.asarray(world.samples.r))
     if how.clip_sum:
         reward = ube.clip(ube.uncertainty_reward(u, reward_variance, how.discount), how.u_min)
     else:
         reward = ube.uncertainty_reward(ube.clip(u, how.u_min), reward_variance, how.discount)
-    return bellman.solve(MDP(p_bar, reward), policy, how.discount**2).q
+    return world.propagate(reward, policy, how.discount**2)
 
 
-def policy_iteration(how: Optimism, key: Key, samples: MDP, mean: MDP, first: Int[Array, " S"]) -> Plan:
+def policy_iteration(how: Optimism, key: Key, world: World, first: Int[Array, " S"]) -> Plan:
     """Improves the first policy until it stays, cycles, or `MAX_STEPS` improvements are made.
 
     Policy number t + 1 depends on policy number t alone (ties are broken by one draw for the whole update), so a policy seen
     before means a cycle, and number `MAX_STEPS` can be read off it.
     """
-    num_states, num_actions = jnp.asarray(mean.r).shape
-    noise = jax.random.uniform(key, (num_states, num_actions), jnp.asarray(mean.r).dtype)
+    rewards = jnp.asarray(world.mean.r)
+    num_states, _ = rewards.shape
+    noise = jax.random.uniform(key, rewards.shape, rewards.dtype)
 
     def improved(policy: Int[Array, " S"]) -> Int[Array, " S"]:
-        value = optimistic_values(how, samples, mean, policy)
+        value = optimistic_values(how, world, policy)
         if how.random_ties:
             value = jnp.where(value == jnp.max(value, axis=1, keepdims=True), noise, -1.0)
         return jnp.argmax(value, axis=1).astype(jnp.int32)

@@ -1,0 +1,118 @@
+"""The belief of a tabular agent: the Dirichlet/Normal posterior as counts of what was seen, without any S x A x S table.
+
+The prior is flat: Dirichlet(1/sqrt(S)) rows over the environment's S states and an added terminal one, which is absorbing and
+without reward, known for certain (appendix, "Model learning"). So a mean row is a few observed entries plus one number that
+all next states share, and a table of the size of an MDP exists only once MDPs are sampled.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from ubex.envs.base import Trajectory
+from ubex.tabular.sampling import sample_flat_dirichlet
+from ubex.types import MDP, Key
+
+
+class Belief(NamedTuple):
+    """Sufficient statistics; S counts the terminal state, the last one, and B is the most next states an action can have."""
+
+    successors: Int[Array, "S A B"]
+    """Next states that were seen, in the order in which they were; the terminal state in free places."""
+    counts: Float[Array, "S A B"]
+    """How often each was seen; 0 in free places, and NaN once an action had more than B next states."""
+    rewards: Float[Array, "S A"]
+    """Sum of the observed rewards."""
+
+    @property
+    def concentration(self) -> float:
+        """Parameter of the flat Dirichlet prior; S is the number of the environment's own states."""
+        return float((self.counts.shape[0] - 1) ** -0.5)
+
+
+def prior(num_states: int, num_actions: int, branching: int | None = None) -> Belief:
+    """The belief before any data; without a known branching every state may follow every other."""
+    shape = (num_states + 1, num_actions)
+    places = num_states + 1 if branching is None else min(branching, num_states + 1)
+    return Belief(
+        successors=jnp.full((*shape, places), num_states, jnp.int32),
+        counts=jnp.zeros((*shape, places), jnp.float64),
+        rewards=jnp.zeros(shape, jnp.float64),
+    )
+
+
+def observe(belief: Belief, seen: Trajectory, repeats: int) -> Belief:
+    """The belief after an episode, each of whose transitions counts `repeats` times."""
+
+    def one(belief: Belief, step: Trajectory) -> tuple[Belief, None]:
+        here = (step.state, step.action)
+        weight = jnp.where(step.valid, float(repeats), 0.0).astype(belief.counts.dtype)
+        counts, known = belief.counts[here], belief.successors[here]
+        same = (counts > 0) & (known == step.next_state)
+        fits = jnp.where(jnp.any(same), same, counts == 0)
+        place = jnp.argmax(fits)
+        weight = jnp.where(jnp.any(fits), weight, jnp.nan)
+        after = Belief(
+            successors=belief.successors.at[(*here, place)].set(jnp.where(step.valid, step.next_state, known[place])),
+            counts=belief.counts.at[(*here, place)].add(weight),
+            rewards=belief.rewards.at[here].add(weight * step.reward.astype(weight.dtype)),
+        )
+        return after, None
+
+    return jax.lax.scan(one, belief, seen)[0]
+
+
+class FlatMean(NamedTuple):
+    """The posterior-mean MDP: p(s'|s,a) is `share(s,a)`, and more by `weights(s,a,b)` where s' is `successors(s,a,b)`."""
+
+    successors: Int[Array, "S A B"]
+    weights: Float[Array, "S A B"]
+    share: Float[Array, "S A"]
+    r: Float[Array, "S A"]
+
+    @property
+    def p(self) -> Float[Array, "S A S"]:
+        """The transition probabilities as a table."""
+        rows, actions = (jnp.arange(size)[:, None] for size in self.r.shape)
+        table = jnp.broadcast_to(self.share[:, :, None], (*self.share.shape, self.share.shape[0]))
+        return table.at[rows[:, :, None], actions[None], self.successors].add(self.weights)
+
+    def dense(self) -> MDP:
+        """The same MDP with its table."""
+        return MDP(self.p, self.r)
+
+    def expect(self, x: Float[Array, " S"]) -> Float[Array, "S A"]:
+        """Mean of x at the next state."""
+        return jnp.sum(self.weights * x[self.successors], axis=-1) + self.share * jnp.sum(x)
+
+
+def mean_model(belief: Belief, reward: Float[Array, "S A"]) -> FlatMean:
+    """The posterior-mean MDP with these rewards."""
+    num_states = belief.counts.shape[0]
+    total = jnp.sum(belief.counts, axis=-1) + num_states * belief.concentration
+    terminal = (jnp.arange(num_states) == num_states - 1)[:, None]
+    first = jnp.arange(belief.counts.shape[-1]) == 0
+    weights = jnp.where(terminal[:, :, None], first[None, None].astype(total.dtype), belief.counts / total[:, :, None])
+    successors = jnp.where(terminal[:, :, None], num_states - 1, belief.successors)
+    return FlatMean(successors, weights, jnp.where(terminal, 0.0, belief.concentration / total), reward)
+
+
+def sample_transitions(key: Key, belief: Belief, num_models: int) -> Float[Array, "N S A S"]:
+    """Posterior samples of the transition probabilities."""
+    p = sample_flat_dirichlet(key, belief.concentration, belief.successors, belief.counts, num_models)
+    absorbing = jnp.zeros(p.shape[-1], p.dtype).at[-1].set(1.0)
+    return p.at[:, -1, :, :].set(absorbing)
+
+
+def reward_posterior(
+    belief: Belief, reward_precision: float, noise_precision: float
+) -> tuple[Float[Array, "S A"], Float[Array, "S A"]]:
+    """Mean and standard deviation of the rewards; those of the terminal state are known to be 0."""
+    precision = reward_precision + noise_precision * jnp.sum(belief.counts, axis=-1)
+    known = (jnp.arange(precision.shape[0]) == precision.shape[0] - 1)[:, None]
+    mean = noise_precision * belief.rewards / precision
+    return jnp.where(known, 0.0, mean), jnp.where(known, 0.0, precision**-0.5)

@@ -1,0 +1,113 @@
+"""What the planner plans in: sampled MDPs and their mean, and the fastest exact way to evaluate a policy in each.
+
+`Dense` takes any MDPs and factorises. `Flat` is for the belief of an agent in a deterministic world (see `solvers`), and
+`Single` for PSRL, whose world is one sample and has no uncertainty.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from ubex.tabular import bellman
+from ubex.tabular.belief import FlatMean
+from ubex.tabular.bellman import RowMoments, Values
+from ubex.tabular.solvers import MeanSolver, mean_solve, mean_solver, member_solve
+from ubex.types import MDP, NextValues
+
+Actions = Int[Array, " S"]
+
+
+class Dense(NamedTuple):
+    """Any samples and any mean."""
+
+    samples: MDP
+    mean: MDP
+
+    def average(self, policy: Actions, discount: float) -> Values:
+        """Values of the policy in the mean MDP."""
+        return bellman.solve(self.mean, policy, discount)
+
+    def members(self, policy: Actions, discount: float) -> Values:
+        """Values of the policy in every sample."""
+        return bellman.solve(self.samples, policy, discount)
+
+    def moments(self, members: Values, average: Values, policy: Actions, spread: bool) -> NextValues:
+        """Next-value moments, in the Q form."""
+        return bellman.next_values(self.samples, members, jnp.asarray(self.mean.p), average, policy, spread).q
+
+    def propagate(self, reward: Float[Array, "S A"], policy: Actions, discount: float) -> Float[Array, "S A"]:
+        """Action values of the policy in the mean MDP with another reward."""
+        return bellman.solve(MDP(self.mean.p, reward), policy, discount).q
+
+
+class Flat(NamedTuple):
+    """Samples of a belief with one successor an action, and its mean."""
+
+    samples: MDP
+    mean: FlatMean
+
+    def average(self, policy: Actions, discount: float) -> Values:
+        """Values of the policy in the mean MDP."""
+        return flat_values(self.mean, self.mean.r, policy, discount)
+
+    def members(self, policy: Actions, discount: float) -> Values:
+        """Values of the policy in every sample."""
+        return sampled_values(self.samples, self.mean, policy, discount)
+
+    def moments(self, members: Values, average: Values, policy: Actions, spread: bool) -> NextValues:
+        """Next-value moments, in the Q form."""
+        if spread:
+            return Dense(self.samples, self.mean.dense()).moments(members, average, policy, spread)
+        return bellman.member_moments(self.samples, members, flat_moments(self.mean, average), average, policy).q
+
+    def propagate(self, reward: Float[Array, "S A"], policy: Actions, discount: float) -> Float[Array, "S A"]:
+        """Action values of the policy in the mean MDP with another reward."""
+        return flat_values(self.mean, reward, policy, discount).q
+
+
+class Single(NamedTuple):
+    """One sample, in which PSRL is greedy; the mean only serves to solve it."""
+
+    samples: MDP
+    mean: FlatMean
+
+    def average(self, policy: Actions, discount: float) -> Values:
+        """Values of the policy in the sample."""
+        values = sampled_values(self.samples, self.mean, policy, discount)
+        return Values(values.v[0], values.q[0])
+
+
+World = Dense | Flat | Single
+
+
+def solver_of(mean: FlatMean, policy: Actions, discount: float) -> MeanSolver:
+    """The mean's Bellman equation under a policy."""
+    successor, weight = (bellman.policy_rows(x, policy)[:, 0] for x in (mean.successors, mean.weights))
+    return mean_solver(successor, weight, bellman.policy_average(mean.share, policy), discount)
+
+
+def flat_values(mean: FlatMean, reward: Float[Array, "S A"], policy: Actions, discount: float) -> Values:
+    """Values of the policy in the mean MDP with any reward."""
+    v = mean_solve(solver_of(mean, policy, discount), bellman.policy_average(reward, policy)[None])[0]
+    return Values(v, reward + discount * mean.expect(v))
+
+
+def sampled_values(samples: MDP, mean: FlatMean, policy: Actions, discount: float) -> Values:
+    """Values of the policy in every sample of the posterior whose mean this is."""
+    p, r = jnp.asarray(samples.p), jnp.asarray(samples.r)
+    rows = jnp.take_along_axis(p, policy[None, :, None, None], axis=2)[:, :, 0]
+    rewards = jnp.take_along_axis(r, policy[None, :, None], axis=2)[:, :, 0]
+    v = member_solve(solver_of(mean, policy, discount), rows, rewards, discount).v
+    return Values(v, r + discount * jnp.einsum("nsat,nt->nsa", p, v))
+
+
+def flat_moments(mean: FlatMean, values: Values) -> RowMoments:
+    """Mean and variance of the next value under the mean MDP, for a deterministic policy; the V form is not needed."""
+    shift = 0.5 * (jnp.max(values.v) + jnp.min(values.v))
+    x = values.v - shift
+    first, second = mean.expect(x), mean.expect(x**2)
+    none = jnp.full_like(x, jnp.nan)
+    return RowMoments(none, none, first + shift, jnp.maximum(second - first**2, 0.0))
