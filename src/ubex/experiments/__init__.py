@@ -6,14 +6,29 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ubex.experiments.deep_sea import DeepSea
+from ubex.experiments.deep_sea_curves import DeepSeaCurves
+from ubex.experiments.deep_sea_ensemble import DeepSeaEnsemble
+from ubex.experiments.deep_sea_forms import DeepSeaForms
+from ubex.experiments.deep_sea_gain import DeepSeaGain
 from ubex.experiments.random_mdp import RandomMDP
 from ubex.experiments.seven_room import SevenRoom
+from ubex.experiments.seven_room_ensemble import SevenRoomEnsemble
 from ubex.experiments.shrinkage import Shrinkage
 from ubex.experiments.spec import Cell, Experiment
 from ubex.experiments.toy import Toy
 
-EXPERIMENTS: Mapping[str, type[Experiment]] = MappingProxyType(
-    {entry.name: entry for entry in (Toy, RandomMDP, Shrinkage, DeepSea, SevenRoom)}
+ALL: tuple[type[Experiment], ...] = (
+    Toy,
+    RandomMDP,
+    Shrinkage,
+    DeepSea,
+    DeepSeaCurves,
+    DeepSeaForms,
+    DeepSeaEnsemble,
+    DeepSeaGain,
+    SevenRoom,
+    SevenRoomEnsemble,
 )
+EXPERIMENTS: Mapping[str, type[Experiment]] = MappingProxyType({entry.name: entry for entry in ALL})
 
 __all__ = ["EXPERIMENTS", "Cell", "Experiment"]

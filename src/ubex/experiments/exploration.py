@@ -2,22 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from jaxtyping import Float, Int
 
+from ubex import checks
 from ubex.envs.base import TabularEnv
-from ubex.experiments.spec import Cell, Context
-from ubex.tabular.agents import AgentConfig
+from ubex.experiments.spec import Cell, Context, Curve, Experiment, grid
+from ubex.tabular.agents import METHODS, AgentConfig
 from ubex.tabular.belief import Belief
 from ubex.tabular.loop import begin, run_episodes
 
+PAPER_METHODS = ("exact-ube", "pombu", "ensemble-var", "psrl")
+OPTIMISTIC_METHODS = ("exact-ube", "pombu", "ensemble-var")
+"""PSRL has neither an ensemble nor a gain."""
 BLOCK = 50
-"""Episodes between two checkpoints."""
+"""Episodes between two checkpoints, and between two points of a curve."""
+
+
+@dataclass(frozen=True)
+class Exploration(Experiment):
+    """Agents on a tabular environment; subclasses name it, add axes and say what is kept of a run."""
+
+    environment: ClassVar[str]
+
+    methods: tuple[str, ...] = PAPER_METHODS
+    """Estimators, and psrl."""
+    episodes: int = 1000
+    """Episodes of every run."""
+    num_models: tuple[int, ...] = (5,)
+    """N, posterior samples."""
+    gains: tuple[float, ...] = (1.0,)
+    """lambda, exploration gains."""
+    u_min: float = 0.0
+    """Clip of the uncertainty rewards."""
+    ties: str = "first"
+    """first or random maximiser."""
+
+    def __post_init__(self) -> None:
+        """Refuses fields that make no sense."""
+        super().__post_init__()
+        for method in self.methods:
+            checks.one_of("method", method, METHODS)
+        checks.whole("episodes", self.episodes, 1)
+        for setting in grid(method=self.methods, num_models=self.num_models, gain=self.gains):
+            AgentConfig(**{**setting, "u_min": self.u_min, "ties": self.ties})  # type: ignore[arg-type]
+
+    def axes(self) -> dict[str, Sequence[Any]]:
+        """What varies between cells, besides the method."""
+        return {"num_models": self.num_models, "gain": self.gains}
+
+    def cells(self) -> Sequence[Cell]:
+        """All axes x methods."""
+        shared: dict[str, Any] = {"episodes": self.episodes, "u_min": self.u_min, "ties": self.ties}
+        axes = grid(**self.axes())
+        return [Cell(self.name, self.environment, method, {**setting, **shared}) for setting in axes for method in self.methods]
+
+    @abstractmethod
+    def agent(self, cell: Cell) -> AgentConfig:
+        """The agent of a cell."""
 
 
 class Progress(NamedTuple):
@@ -62,3 +112,17 @@ def agent_config(cell: Cell, **fixed: Any) -> AgentConfig:
     settings: Mapping[str, Any] = cell.settings
     names = ("num_models", "gain", "u_min", "ties", "clip_sum", "discount")
     return AgentConfig(method=cell.method, **{name: settings[name] for name in names if name in settings}, **fixed)
+
+
+def regret_curve(regret: Float[np.ndarray, " E"]) -> Curve:
+    """The regret so far, at the end of every block."""
+    index = list(range(BLOCK, len(regret) + 1, BLOCK))
+    return Curve("episode", index, [float(regret[i - 1]) for i in index])
+
+
+def value_and_error(row: pd.Series) -> str:
+    """A mean and its standard error for people; a dash where there is none."""
+    if np.isnan(row["mean"]):
+        return "-"
+    error = "" if np.isnan(row["standard_error"]) else f" ({row['standard_error']:.2f})"
+    return f"{row['mean']:.2f}{error}"

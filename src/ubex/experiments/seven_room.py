@@ -11,59 +11,47 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from ubex import checks
 from ubex.envs.n_room import HORIZON, finite_horizon_value, seven_room
-from ubex.experiments.deep_sea import PAPER_METHODS, value_and_error
-from ubex.experiments.exploration import agent_config, explore
-from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, Table, grid
+from ubex.experiments.exploration import Exploration, agent_config, explore, regret_curve, value_and_error
+from ubex.experiments.spec import Cell, Context, FigureSpec, Outcome, Table
 from ubex.runs import metrics
-from ubex.tabular.agents import METHODS, AgentConfig
+from ubex.tabular.agents import AgentConfig
 
 PUBLISHED_OPTIMUM = 19.0
 """What the published regret is measured against; the true optimum is the environment's `best_return`, 20.2947."""
-CURVE_EVERY = 50
+EARLIER = (1001,)
+"""Episodes after which the published regret is also given."""
 
 
 @dataclass(frozen=True)
-class SevenRoom(Experiment):
+class SevenRoom(Exploration):
     """Regret on the 7-room environment along 5,000 episodes, for every method."""
 
     name: ClassVar[str] = "seven-room"
     summary: ClassVar[str] = "7-room: regret of the executed policies along the run, for every method"
+    environment: ClassVar[str] = "seven-room"
     figures: ClassVar[Sequence[FigureSpec]] = (
         FigureSpec("regret-curve", "Regret along the run", "curves", "regret", "episode", "regret against 19.0", x="episode"),
-        FigureSpec("regret", "Total regret", "bars", "total_regret", "", "regret against 19.0", x="num_models"),
+        FigureSpec(
+            "regret",
+            "Total regret",
+            "bars",
+            "total_regret",
+            "episodes",
+            "regret against 19.0",
+            x="episodes",
+            facet="num_models",
+        ),
     )
 
     seeds: int = 10
     """Number of seeds of every cell."""
-    methods: tuple[str, ...] = PAPER_METHODS
-    """Estimators, and psrl."""
     episodes: int = 5000
     """Episodes of every run."""
-    num_models: tuple[int, ...] = (5,)
-    """N, posterior samples."""
-    gains: tuple[float, ...] = (1.0,)
-    """lambda, exploration gains."""
-    u_min: float = 0.0
-    """Clip of the uncertainty rewards, the paper's for 7-room."""
-    ties: str = "first"
-    """first or random maximiser."""
 
-    def __post_init__(self) -> None:
-        """Refuses fields that make no sense."""
-        super().__post_init__()
-        for method in self.methods:
-            checks.one_of("method", method, METHODS)
-        checks.whole("episodes", self.episodes, 1)
-        for setting in grid(method=self.methods, num_models=self.num_models, gain=self.gains):
-            AgentConfig(**{**setting, "u_min": self.u_min, "ties": self.ties})  # type: ignore[arg-type]
-
-    def cells(self) -> Sequence[Cell]:
-        """Ensemble sizes x gains x methods."""
-        shared: dict[str, Any] = {"episodes": self.episodes, "u_min": self.u_min, "ties": self.ties}
-        axes = grid(num_models=self.num_models, gain=self.gains)
-        return [Cell(self.name, "seven-room", method, {**setting, **shared}) for setting in axes for method in self.methods]
+    def agent(self, cell: Cell) -> AgentConfig:
+        """Every transition counts once."""
+        return agent_config(cell)
 
     def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
         """One agent for all episodes; every executed policy is evaluated exactly, by 40 backups in the true MDP."""
@@ -76,20 +64,23 @@ class SevenRoom(Experiment):
             del returns
             return np.array([finite_horizon_value(p, r, policy, HORIZON)[env.start] for policy in policies])
 
-        done = explore(cell, seed, env, agent_config(cell), settings["episodes"], context, value)
-        regret = np.cumsum(np.maximum(PUBLISHED_OPTIMUM - done.score, 0.0))
-        index = list(range(CURVE_EVERY, len(regret) + 1, CURVE_EVERY))
-        scalars = {
-            "total_regret": metrics.value_regret(done.score, PUBLISHED_OPTIMUM),
-            "total_regret_true_optimum": metrics.value_regret(done.score, env.best_return),
-            "final_return": float(done.score[-1]),
-            "improvements_per_update": float(done.steps.mean()),
-        }
-        return {seed: Outcome(scalars, {"regret": Curve("episode", index, [float(regret[i - 1]) for i in index])})}
+        done = explore(cell, seed, env, self.agent(cell), settings["episodes"], context, value)
+
+        def scalars(score: Float[np.ndarray, " E"]) -> dict[str, float]:
+            return {
+                "total_regret": metrics.value_regret(score, PUBLISHED_OPTIMUM),
+                "total_regret_true_optimum": metrics.value_regret(score, env.best_return),
+                "final_return": float(score[-1]),
+            }
+
+        curve = regret_curve(np.cumsum(np.maximum(PUBLISHED_OPTIMUM - done.score, 0.0)))
+        whole = scalars(done.score) | {"improvements_per_update": float(done.steps.mean())}
+        earlier = {n: scalars(done.score[:n]) for n in EARLIER if n < settings["episodes"]}
+        return {seed: Outcome(whole, {"regret": curve}, earlier)}
 
     def smoke(self) -> SevenRoom:
         """One method, very few episodes."""
-        return dataclasses.replace(self, seeds=1, methods=("exact-ube",), episodes=4)
+        return dataclasses.replace(self, seeds=1, methods=self.methods[:1], num_models=self.num_models[:2], episodes=4)
 
     def tables(self, results: pd.DataFrame) -> Sequence[Table]:
         """Mean and standard error of the regret against both optima."""
@@ -97,8 +88,15 @@ class SevenRoom(Experiment):
         published = summary[summary["metric"] == "total_regret"]
         true = summary[summary["metric"] == "total_regret_true_optimum"]
         rows = [
-            [row["method"], f"{row['num_models']}", f"{row['gain']:g}", value_and_error(row), value_and_error(other)]
+            [
+                row["method"],
+                f"{row['num_models']}",
+                f"{row['gain']:g}",
+                f"{row['episodes']}",
+                value_and_error(row),
+                value_and_error(other),
+            ]
             for (_, row), (_, other) in zip(published.iterrows(), true.iterrows(), strict=True)
         ]
-        columns = ["method", "N", "gain", "against 19.0 (published)", "against 20.2947 (true optimum)"]
-        return [Table(f"Regret after {self.episodes} episodes: mean, standard error", columns, rows)]
+        columns = ["method", "N", "gain", "episodes", "against 19.0 (published)", "against 20.2947 (true optimum)"]
+        return [Table("Regret: mean, standard error", columns, rows)]

@@ -66,6 +66,8 @@ class Outcome:
 
     scalars: Mapping[str, float]
     curves: Mapping[str, Curve] = field(default_factory=dict)
+    earlier: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    """Scalars as they were after fewer episodes, by that number: rows of their own with it as `episodes`."""
 
 
 @dataclass(frozen=True)

@@ -163,6 +163,9 @@ class Store:
                     "seed": seed,
                 }
                 rows += [{**head, "metric": m, "value": v, **cell.settings} for m, v in outcome.scalars.items()]
+                for episodes, scalars in outcome.earlier.items():
+                    settings = {**cell.settings, "episodes": episodes}
+                    rows += [{**head, "metric": m, "value": v, **settings} for m, v in scalars.items()]
                 for metric, curve in outcome.curves.items():
                     points += [
                         {**head, curve.unit: i, "metric": metric, "value": v, **cell.settings}
@@ -266,12 +269,20 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         metric: {"unit": c.unit, "index": [int(i) for i in c.index], "values": [float(v) for v in c.values]}
         for metric, c in outcome.curves.items()
     }
-    return {"scalars": {metric: float(value) for metric, value in outcome.scalars.items()}, "curves": curves}
+    earlier = {str(episodes): numbers(scalars) for episodes, scalars in outcome.earlier.items()}
+    return {"scalars": numbers(outcome.scalars), "curves": curves} | ({"earlier": earlier} if earlier else {})
+
+
+def numbers(scalars: Mapping[str, float]) -> dict[str, float]:
+    """Scalars as plain floats."""
+    return {metric: float(value) for metric, value in scalars.items()}
 
 
 def from_json(data: Mapping[str, Any]) -> Outcome:
     """The inverse of `to_json`."""
-    return Outcome(dict(data["scalars"]), {metric: Curve(**curve) for metric, curve in data["curves"].items()})
+    curves = {metric: Curve(**curve) for metric, curve in data["curves"].items()}
+    earlier = {int(episodes): dict(scalars) for episodes, scalars in data.get("earlier", {}).items()}
+    return Outcome(dict(data["scalars"]), curves, earlier)
 
 
 def tidy(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
