@@ -217,31 +217,25 @@ def run_options(experiment: type[Any]) -> type[Any]:
     )
 
 
-@dataclass(frozen=True)
-class BenchOptions:
-    """Options of `ubex bench tabular`."""
-
-    json: bool = False
-    """Print one JSON object instead of text."""
-
-
 def bench_command(arguments: list[str]) -> int:
     """measured ratios: `ubex bench tabular [--json]`"""
     from ubex.bench import tabular
 
-    suites = {"tabular": tabular.measure}
+    suites: dict[str, type[Any]] = {"tabular": tabular.Tabular}
     suite, rest = (arguments[0], arguments[1:]) if arguments and arguments[0] in suites else ("tabular", arguments)
     if rest and not rest[0].startswith("-"):
         checks.one_of("bench", rest[0], suites)
-    options = parse(BenchOptions, rest, f"ubex bench {suite}")
-    result = suites[suite]()
-    if options.json:
+    as_json, rest = "--json" in rest, [word for word in rest if word != "--json"]
+    options = parse(suites[suite], rest, f"ubex bench {suite} [--json]")
+    result = options(lambda text: print(f"measuring {text}", file=sys.stderr, flush=True))
+    if as_json:
         print(json.dumps(result))
         return 0
-    for name, numbers in result.items():
-        print(name)
-        for quantity, value in numbers.items():
-            print(f"  {quantity:<22} {value:.4g}" if isinstance(value, float) else f"  {quantity:<22} {value}")
+    for name, found in result.items():
+        for numbers in found if isinstance(found, list) else [found]:
+            print(name)
+            for quantity, value in numbers.items():
+                print(f"  {quantity:<22} {value:.4g}" if isinstance(value, float) else f"  {quantity:<22} {value}")
     return 0
 
 

@@ -1,17 +1,19 @@
-"""Cost of `value_variance` next to the linear solves that it cannot do without."""
+"""What `ubex bench tabular` measures: `value_variance` next to the linear solves that it cannot do without, and agents."""
 
 from __future__ import annotations
 
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ubex.bench import exploration
+from ubex.bench.timing import seconds
 from ubex.types import MDP
 from ubex.variance import value_variance
 
@@ -30,13 +32,6 @@ def random_samples(num_models: int, num_states: int, num_actions: int) -> MDP:
             rows[:] = generator.random(rows.shape)
             rows /= rows.sum(axis=-1, keepdims=True)
     return MDP(p=p, r=generator.normal(size=p.shape[:-1]))
-
-
-def seconds(function: Callable[[], Any]) -> float:
-    """Wall-clock time of one call."""
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
 
 
 def cost_in_solves() -> dict[str, Any]:
@@ -72,9 +67,30 @@ def peak_memory_ratio() -> float:
     return float(output.strip().splitlines()[-1])
 
 
-def measure() -> dict[str, Any]:
-    """Everything that `ubex bench tabular` reports."""
-    return {"value_variance": cost_in_solves() | {"peak_memory_ratio": peak_memory_ratio()}}
+@dataclass(frozen=True)
+class Tabular:
+    """What `ubex bench tabular` measures."""
+
+    sizes: tuple[int, ...] = (10, 20, 30)
+    """DeepSea sizes; 1,000 episodes of exact-ube at size 30 take some minutes."""
+    methods: tuple[str, ...] = ()
+    """Agents; by default the paper's four up to size 20 and exact-ube above."""
+    episodes: int = 1000
+    """Episodes of every run."""
+    variance: bool = True
+    """Also measure `value_variance`."""
+
+    def __call__(self, say: Callable[[str], None]) -> dict[str, Any]:
+        """Cost of `value_variance`, and of one update of each agent over a whole run."""
+        planned = exploration.cases(self.sizes, self.methods, self.episodes)
+        result: dict[str, Any] = {}
+        if self.variance:
+            say("value_variance against its solves")
+            result["value_variance"] = cost_in_solves() | {"peak_memory_ratio": peak_memory_ratio()}
+        for number, case in enumerate(planned, start=1):
+            say(f"update {number}/{len(planned)}: {case.method}, DeepSea {case.size}, {case.episodes} episodes")
+            result.setdefault("update", []).append(exploration.measure_alone(case))
+        return result
 
 
 def high_water_mark() -> int:

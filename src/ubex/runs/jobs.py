@@ -22,7 +22,7 @@ def worker_environment() -> dict[str, str]:
     """Environment of every worker process, here and on a cluster: one thread each.
 
     Workers share the cores between them; and the number of threads decides in which order sums are made, so that only with the
-    same number everywhere are the results the same to the last bit.
+    same number everywhere are the results the same to the last bit. On a GPU they take memory as they need it, not all at once.
     """
     single = "--xla_cpu_multi_thread_eigen=false"
     flags = os.environ.get("XLA_FLAGS", "")
@@ -30,6 +30,7 @@ def worker_environment() -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "XLA_FLAGS": flags if single in flags else f"{flags} {single}".strip(),
+        "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
     }
 
 
