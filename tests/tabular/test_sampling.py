@@ -57,7 +57,10 @@ def test_tiny_parameters_do_not_underflow() -> None:
 def test_table_of_quantiles_follows_the_distribution(shape: float) -> None:
     table = sampling.gamma_table(shape)
     draws = [
-        np.asarray(sampling.sample_gamma(sampling.row_bits(jax.random.key(seed), (250,), 400).reshape(-1), table), np.float64)
+        np.asarray(
+            sampling.sample_gamma(sampling.row_bits(sampling.row_seeds(jax.random.key(seed), (250,)), 400).reshape(-1), table),
+            np.float64,
+        )
         for seed in range(6)
     ]
     p_values = [stats.kstest(draw, stats.gamma(shape).cdf).pvalue for draw in draws]
@@ -73,8 +76,8 @@ def test_table_of_quantiles_follows_the_distribution(shape: float) -> None:
 def test_hashed_bits_are_as_good_as_random() -> None:
     """Each bit, pairs of bits, neighbours in both directions and two keys; thousands of numbers within 4.5 deviations."""
     rows, columns = 600, 500
-    words = np.asarray(sampling.row_bits(jax.random.key(3), (rows,), columns))
-    other = np.asarray(sampling.row_bits(jax.random.key(4), (rows,), columns))
+    words = np.asarray(sampling.row_bits(sampling.row_seeds(jax.random.key(3), (rows,)), columns))
+    other = np.asarray(sampling.row_bits(sampling.row_seeds(jax.random.key(4), (rows,)), columns))
     bits, more = (((w[..., None] >> np.arange(32, dtype=np.uint32)) & 1).astype(np.int8) * 2 - 1 for w in (words, other))
     number = rows * columns
     sums = [bits.sum(axis=(0, 1)) / np.sqrt(number)]

@@ -111,14 +111,19 @@ def sample_gamma(bits: UInt32[Array, "*n"], table: GammaTable) -> Float[Array, "
     return left + slope * (point.astype(jnp.float32) * (1.0 / BINS))
 
 
-def row_bits(key: Key, rows: tuple[int, ...], columns: int) -> UInt32[Array, "*n T"]:
-    """32 random bits for every entry: JAX's generator gives each row two numbers, and a hash of them and the column the rest.
+def row_seeds(key: Key, rows: tuple[int, ...]) -> UInt32[Array, "*n 2"]:
+    """Two random numbers for every row, by JAX's generator."""
+    return jax.random.bits(key, (*rows, 2), jnp.uint32)
+
+
+def row_bits(seeds: UInt32[Array, "*n 2"], columns: int) -> UInt32[Array, "*n T"]:
+    """32 random bits for every entry: a hash of its row's two numbers and its column.
 
     The hash is Wellons's three-multiplication permutation of 32 bits, twice, with one number before each pass. JAX's own
     generator (20 rounds of Threefry an entry) takes longer on a CPU than everything else that an update does.
     """
-    before, between = jnp.moveaxis(jax.random.bits(key, (*rows, 2), jnp.uint32), -1, 0)
-    column = jax.lax.broadcasted_iota(jnp.uint32, (*rows, columns), len(rows))
+    before, between = jnp.moveaxis(seeds, -1, 0)
+    column = jax.lax.broadcasted_iota(jnp.uint32, (*before.shape, columns), before.ndim)
     return _scramble(_scramble(column + before[..., None]) + between[..., None])
 
 
@@ -135,17 +140,23 @@ def sample_flat_dirichlet(
     """Draws rows from Dirichlet(concentration + counts), where the prior is flat and counts are known by their places.
 
     Gamma(c + n) is Gamma(c) plus an independent Gamma(n), so the prior's part comes from a table and only the visited entries
-    need the rejection sampler.
+    need the rejection sampler. One member after another: together they would need three times the memory of the result.
     """
     num_states, num_actions, _ = counts.shape
-    bits = row_bits(named(key, "flat"), (num_models, num_states, num_actions), num_states)
-    flat = _kept(sample_gamma(bits, gamma_table(concentration))).astype(counts.dtype)
+    seeds = row_seeds(named(key, "flat"), (num_models, num_states, num_actions))
     drawn = jnp.exp(log_gamma(named(key, "visited"), jnp.broadcast_to(counts[None], (num_models, *counts.shape))))
     extra = jnp.where(counts[None] > 0, drawn, counts[None])
-    index = jnp.ix_(*(jnp.arange(size) for size in (num_models, num_states, num_actions)))
-    total = flat.at[(*(i[..., None] for i in index), places[None])].add(extra)
-    total = _kept(total)
-    return total * (1.0 / jnp.sum(total, axis=-1, keepdims=True))
+    state, action = (i[..., None] for i in jnp.ix_(jnp.arange(num_states), jnp.arange(num_actions)))
+    table = gamma_table(concentration)
+
+    def one(member: tuple[UInt32[Array, "S A 2"], Float[Array, "S A B"]]) -> Float[Array, "S A S"]:
+        seeds, extra = member
+        flat = _kept(sample_gamma(row_bits(seeds, num_states), table)).astype(counts.dtype)
+        total = _kept(flat.at[state, action, places].add(extra))
+        return total * (1.0 / jnp.sum(total, axis=-1, keepdims=True))
+
+    rows: Float[Array, "N S A S"] = jax.lax.map(one, (seeds, extra))
+    return rows
 
 
 def _kept(x: Float[Array, "*n"]) -> Float[Array, "*n"]:

@@ -124,9 +124,11 @@ def member_solve(solver: MeanSolver, p: Float[Array, "N S S"], r: Float[Array, "
     corrections, v, done = jax.lax.while_loop(go_on, correct, start)
 
     def factorise() -> Float[Array, "N S"]:
-        system = jnp.eye(r.shape[1], dtype=r.dtype)[None] - discount * p
-        v: Float[Array, "N S 1"] = jnp.linalg.solve(system, r[:, :, None])
-        return v[:, :, 0]
+        unit = jnp.eye(r.shape[1], dtype=r.dtype)
+        solved: Float[Array, "N S 1"] = jax.lax.map(
+            lambda one: jnp.linalg.solve(unit - discount * one[0], one[1][:, None]), (p, r)
+        )
+        return solved[:, :, 0]
 
     return Solution(jax.lax.cond(done, lambda: v, factorise), corrections)
 
