@@ -9,7 +9,7 @@ import pytest
 
 from ubex.envs.deep_sea import deep_sea
 from ubex.tabular.agents import AgentConfig
-from ubex.tabular.loop import begin, run_episodes
+from ubex.tabular.loop import begin, run_batch, run_episodes
 
 ENV, CONFIG = deep_sea(4), AgentConfig(u_min=-0.05, repeats=4)
 
@@ -25,6 +25,17 @@ def run(episodes: int, block: int, seed: int = 0, config: AgentConfig = CONFIG) 
 
 def test_blocks_change_nothing() -> None:
     np.testing.assert_array_equal(run(30, 30), run(30, 10))
+
+
+@pytest.mark.parametrize("method", ["exact-ube", "psrl"])
+def test_a_batch_of_seeds_gives_what_each_gives_alone(method: str) -> None:
+    config = AgentConfig(method=method, u_min=-0.05, repeats=4)
+    with jax.enable_x64(True):
+        keys = jnp.stack([jax.random.key(seed) for seed in range(3)])
+        beliefs = jax.tree.map(lambda x: jnp.stack([x] * 3), begin(ENV))
+        _, out = run_batch(ENV, config, keys, beliefs, jnp.arange(60, dtype=jnp.int32))
+    for seed in range(3):
+        np.testing.assert_array_equal(out.returns[seed], run(60, 60, seed, config))
 
 
 @pytest.mark.parametrize(("method", "regret", "share"), [("exact-ube", (10, 20), 0.9), ("psrl", (20, 36), 0.8)])

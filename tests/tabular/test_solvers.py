@@ -50,7 +50,7 @@ def test_mean_solver(acyclic: bool, data: float) -> None:
         b = np.random.default_rng(seed).normal(size=(3, 60))
         solver = solvers.mean_solver(*map(jnp.asarray, chain), DISCOUNT)
         expected = np.linalg.solve(np.eye(60) - DISCOUNT * p, b.T).T
-        found = np.asarray(solvers.mean_solve(solver, jnp.asarray(b)))
+        found = np.asarray(solver.solve(jnp.asarray(b)))
         np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max())
 
 

@@ -12,9 +12,10 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from ubex import checks
+from ubex.envs.base import TabularEnv
 from ubex.envs.deep_sea import deep_sea
-from ubex.experiments.exploration import Exploration, agent_config, explore, regret_curve, value_and_error
-from ubex.experiments.spec import Cell, Context, FigureSpec, Outcome, Table
+from ubex.experiments.exploration import Exploration, Score, agent_config, regret_curve, value_and_error
+from ubex.experiments.spec import Cell, FigureSpec, Outcome, Table
 from ubex.runs import metrics
 from ubex.tabular.agents import AgentConfig
 
@@ -56,20 +57,27 @@ class DeepSea(Exploration):
         settings: Mapping[str, Any] = cell.settings
         return agent_config(cell, repeats=settings["size"])
 
-    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
-        """One agent for all episodes."""
-        (seed,) = seeds
+    def environment_of(self, cell: Cell) -> TabularEnv:
+        """DeepSea of the cell's size."""
         settings: Mapping[str, Any] = cell.settings
-        env = deep_sea(settings["size"])
-        done = explore(cell, seed, env, self.agent(cell), settings["episodes"], context, returns_alone)
-        solved = done.score >= SOLVED
+        return deep_sea(settings["size"])
+
+    def score(self, env: TabularEnv) -> Score:
+        """DeepSea is judged by its returns."""
+        del env
+        return lambda returns, policies: returns
+
+    def outcome(self, env: TabularEnv, score: Float[np.ndarray, " E"], steps: Int[np.ndarray, " E"]) -> Outcome:
+        """Regret counts the episodes without the reward."""
+        del env
+        solved = score >= SOLVED
         scalars = {
             "total_regret": metrics.total_regret(solved),
             "learning_time": metrics.learning_time(solved),
-            "mean_return_last_10": float(done.score[-10:].mean()),
-            "improvements_per_update": float(done.steps.mean()),
+            "mean_return_last_10": float(score[-10:].mean()),
+            "improvements_per_update": float(steps.mean()),
         }
-        return {seed: Outcome(scalars, {"regret": regret_curve(np.cumsum(~solved).astype(np.float64))})}
+        return Outcome(scalars, {"regret": regret_curve(np.cumsum(~solved).astype(np.float64))})
 
     def smoke(self) -> DeepSea:
         """Two methods on a grid of four cells, few episodes."""
@@ -86,9 +94,3 @@ class DeepSea(Exploration):
             ]
             tables.append(Table(title, ["method", "L", "N", "gain", "mean, standard error"], rows))
         return tables
-
-
-def returns_alone(returns: Float[np.ndarray, " B"], policies: Int[np.ndarray, "B S"]) -> Float[np.ndarray, " B"]:
-    """DeepSea is judged by its returns."""
-    del policies
-    return returns

@@ -15,10 +15,10 @@ from jaxtyping import Float, Int
 
 from ubex import checks
 from ubex.envs.base import TabularEnv
-from ubex.experiments.spec import Cell, Context, Curve, Experiment, grid
+from ubex.experiments.spec import Cell, Context, Curve, Experiment, Mode, Outcome, grid
 from ubex.tabular.agents import METHODS, AgentConfig
 from ubex.tabular.belief import Belief
-from ubex.tabular.loop import begin, run_episodes
+from ubex.tabular.loop import begin, run_batch, run_episodes
 
 PAPER_METHODS = ("exact-ube", "pombu", "ensemble-var", "psrl")
 OPTIMISTIC_METHODS = ("exact-ube", "pombu", "ensemble-var")
@@ -65,45 +65,76 @@ class Exploration(Experiment):
         axes = grid(**self.axes())
         return [Cell(self.name, self.environment, method, {**setting, **shared}) for setting in axes for method in self.methods]
 
+    @property
+    def mode(self) -> Mode:  # type: ignore[override]
+        """A GPU takes all seeds of a cell at once, cores take one each: on a CPU a batch is no faster than its parts."""
+        return "processes" if jax.default_backend() == "cpu" else "batched"
+
     @abstractmethod
     def agent(self, cell: Cell) -> AgentConfig:
         """The agent of a cell."""
 
+    @abstractmethod
+    def environment_of(self, cell: Cell) -> TabularEnv:
+        """The environment of a cell."""
+
+    @abstractmethod
+    def score(self, env: TabularEnv) -> Score:
+        """What is kept of an episode."""
+
+    @abstractmethod
+    def outcome(self, env: TabularEnv, score: Float[np.ndarray, " E"], steps: Int[np.ndarray, " E"]) -> Outcome:
+        """What one seed gives."""
+
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
+        """One agent for all episodes of every seed."""
+        env = self.environment_of(cell)
+        done = explore(cell, seeds, env, self.agent(cell), self.episodes, context, self.score(env))
+        return {seed: self.outcome(env, done.score[k], done.steps[k]) for k, seed in enumerate(seeds)}
+
 
 class Progress(NamedTuple):
-    """What a run needs to go on."""
+    """What a run of K seeds needs to go on; with one seed there is no axis K in the belief."""
 
     belief: Belief
-    score: Float[np.ndarray, " E"]
+    score: Float[np.ndarray, "K E"]
     """One number an episode; NaN for those to come."""
-    steps: Int[np.ndarray, " E"]
+    steps: Int[np.ndarray, "K E"]
     """Improvements of the update before each episode."""
 
 
 Score = Callable[[Float[np.ndarray, " B"], Int[np.ndarray, "B S"]], Float[np.ndarray, " B"]]
-"""(returns, executed policies) of a block -> the number that the experiment keeps of each episode."""
+"""(returns, executed policies) of a block of one seed -> the number that the experiment keeps of each episode."""
 
 
 def explore(
-    cell: Cell, seed: int, env: TabularEnv, config: AgentConfig, episodes: int, context: Context, score: Score
+    cell: Cell, seeds: Sequence[int], env: TabularEnv, config: AgentConfig, episodes: int, context: Context, score: Score
 ) -> Progress:
-    """Runs an agent for a number of episodes and returns the score of each."""
+    """Runs an agent for a number of episodes, all seeds together, and returns the score of each episode."""
     with jax.enable_x64(True):
-        state = Progress(begin(env), np.full(episodes, np.nan), np.zeros(episodes, np.int32))
+        keys = jnp.stack([cell.key(seed) for seed in seeds])
+        together, belief = len(seeds) > 1, begin(env)
+        if together:
+            belief = jax.tree.map(lambda x: jnp.stack([x] * len(seeds)), belief)
+        shape = (len(seeds), episodes)
+        state = Progress(belief, np.full(shape, np.nan), np.zeros(shape, np.int32))
         first, saved = 0, context.checkpoints.load(state)
         if saved is not None:
             first, state, _ = saved
         for start in range(first, episodes, BLOCK):
             numbers = np.arange(start, min(start + BLOCK, episodes), dtype=np.int32)
-            belief, out = run_episodes(env, config, cell.key(seed), state.belief, jnp.asarray(numbers))
+            block = run_batch if together else run_episodes
+            belief, out = block(env, config, keys if together else keys[0], state.belief, jnp.asarray(numbers))
             scores, steps = state.score.copy(), state.steps.copy()
-            scores[numbers] = score(np.asarray(out.returns, np.float64), np.asarray(out.policies))
-            steps[numbers] = np.asarray(out.steps)
+            returns, policies = np.asarray(out.returns, np.float64), np.asarray(out.policies)
+            for k in range(len(seeds)):
+                scores[k, numbers] = score(returns[k], policies[k]) if together else score(returns, policies)
+            steps[:, numbers] = np.asarray(out.steps)
             state = Progress(belief, scores, steps)
             done = int(numbers[-1]) + 1
             context.progress(done, episodes)
             if done < episodes:
-                context.checkpoints.save(done, state, {"seed": seed})
+                context.checkpoints.save(done, state, {"seeds": list(seeds)})
     return state
 
 

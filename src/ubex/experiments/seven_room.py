@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
+from ubex.envs.base import TabularEnv
 from ubex.envs.n_room import HORIZON, finite_horizon_value, seven_room
-from ubex.experiments.exploration import Exploration, agent_config, explore, regret_curve, value_and_error
-from ubex.experiments.spec import Cell, Context, FigureSpec, Outcome, Table
+from ubex.experiments.exploration import Exploration, Score, agent_config, regret_curve, value_and_error
+from ubex.experiments.spec import Cell, FigureSpec, Outcome, Table
 from ubex.runs import metrics
 from ubex.tabular.agents import AgentConfig
 
@@ -53,18 +54,23 @@ class SevenRoom(Exploration):
         """Every transition counts once."""
         return agent_config(cell)
 
-    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
-        """One agent for all episodes; every executed policy is evaluated exactly, by 40 backups in the true MDP."""
-        (seed,) = seeds
-        settings: Mapping[str, Any] = cell.settings
-        env = seven_room()
+    def environment_of(self, cell: Cell) -> TabularEnv:
+        """The same for all cells."""
+        del cell
+        return seven_room()
+
+    def score(self, env: TabularEnv) -> Score:
+        """Every executed policy is evaluated exactly, by 40 backups in the true MDP."""
         p, r = (np.asarray(array) for array in env.as_mdp())
 
         def value(returns: Float[np.ndarray, " B"], policies: Int[np.ndarray, "B S"]) -> Float[np.ndarray, " B"]:
             del returns
             return np.array([finite_horizon_value(p, r, policy, HORIZON)[env.start] for policy in policies])
 
-        done = explore(cell, seed, env, self.agent(cell), settings["episodes"], context, value)
+        return value
+
+    def outcome(self, env: TabularEnv, score: Float[np.ndarray, " E"], steps: Int[np.ndarray, " E"]) -> Outcome:
+        """Regret against both optima, also after fewer episodes."""
 
         def scalars(score: Float[np.ndarray, " E"]) -> dict[str, float]:
             return {
@@ -73,10 +79,9 @@ class SevenRoom(Exploration):
                 "final_return": float(score[-1]),
             }
 
-        curve = regret_curve(np.cumsum(np.maximum(PUBLISHED_OPTIMUM - done.score, 0.0)))
-        whole = scalars(done.score) | {"improvements_per_update": float(done.steps.mean())}
-        earlier = {n: scalars(done.score[:n]) for n in EARLIER if n < settings["episodes"]}
-        return {seed: Outcome(whole, {"regret": curve}, earlier)}
+        curve = regret_curve(np.cumsum(np.maximum(PUBLISHED_OPTIMUM - score, 0.0)))
+        whole = scalars(score) | {"improvements_per_update": float(steps.mean())}
+        return Outcome(whole, {"regret": curve}, {n: scalars(score[:n]) for n in EARLIER if n < len(score)})
 
     def smoke(self) -> SevenRoom:
         """One method, very few episodes."""

@@ -12,7 +12,7 @@ import pandas as pd
 from ubex import checks
 from ubex.runs.records import Cell, Context, Curve, FigureSpec, Outcome, Table, grid
 
-__all__ = ["Cell", "Context", "Curve", "Experiment", "FigureSpec", "Outcome", "Table", "grid"]
+__all__ = ["Cell", "Context", "Curve", "Experiment", "FigureSpec", "Mode", "Outcome", "Table", "grid"]
 
 Mode = Literal["inline", "processes", "batched"]
 

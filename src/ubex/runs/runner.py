@@ -21,7 +21,7 @@ from typing import Any
 import jax
 from rich.console import Console
 
-from ubex import checks
+from ubex import __version__, checks
 from ubex.runs import cluster, pool
 from ubex.runs.jobs import Failed, Job, Result, Runnable
 from ubex.runs.progress import Display
@@ -31,7 +31,7 @@ from ubex.runs.tracking import TRACKERS, Tracker
 
 TABLE_SECONDS = 1.0
 """While it runs, the tidy tables are made anew at most this often."""
-VERSIONS = ("ubex", "jax", "jaxlib", "numpy", "scipy", "pandas")
+VERSIONS = ("jax", "jaxlib", "numpy", "scipy", "pandas")
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,8 @@ def describe(experiment: Runnable, created: str) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on."""
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in VERSIONS}
+    found = {"python": platform.python_version(), "ubex": __version__}
+    return found | {name: importlib.metadata.version(name) for name in VERSIONS}
 
 
 def machine() -> dict[str, Any]:

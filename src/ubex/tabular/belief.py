@@ -21,11 +21,11 @@ from ubex.types import MDP, Key
 class Belief(NamedTuple):
     """Sufficient statistics; S counts the terminal state, the last one, and B is the most next states an action can have."""
 
-    successors: Int[Array, "S A B"]
+    successors: Int[Array, "*k S A B"]
     """Next states that were seen, in the order in which they were; the terminal state in free places."""
-    counts: Float[Array, "S A B"]
+    counts: Float[Array, "*k S A B"]
     """How often each was seen; 0 in free places, and NaN once an action had more than B next states."""
-    rewards: Float[Array, "S A"]
+    rewards: Float[Array, "*k S A"]
     """Sum of the observed rewards."""
 
     @property

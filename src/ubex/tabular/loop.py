@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from ubex.envs.base import TabularEnv, rollout
 from ubex.keys import named
@@ -19,11 +19,11 @@ from ubex.types import Key
 class Episodes(NamedTuple):
     """What a block of episodes gives."""
 
-    returns: Float[Array, " E"]
+    returns: Float[Array, "*k E"]
     """Undiscounted return of each episode."""
-    policies: Int[Array, "E S"]
+    policies: Int[Array, "*k E S"]
     """The policy that each episode followed."""
-    steps: Int[Array, " E"]
+    steps: Int[Array, "*k E"]
     """Improvements that each update made."""
 
 
@@ -46,3 +46,14 @@ def run_episodes(
         return observe(belief, seen, config.repeats), Episodes(reward, plan.policy[: env.num_states], plan.steps)
 
     return jax.lax.scan(one, belief, episodes)
+
+
+@functools.partial(jax.jit, static_argnames=("env", "config"))
+def run_batch(
+    env: TabularEnv, config: AgentConfig, keys: Shaped[PRNGKeyArray, " K"], beliefs: Belief, episodes: Int[Array, " E"]
+) -> tuple[Belief, Episodes]:
+    """The same for several keys at once, on a leading axis: one program for all seeds, which is what a GPU wants."""
+    result: tuple[Belief, Episodes] = jax.vmap(lambda key, belief: run_episodes(env, config, key, belief, episodes))(
+        keys, beliefs
+    )
+    return result

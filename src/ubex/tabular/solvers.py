@@ -9,6 +9,7 @@ factorisation costs as much as some S/5 of them. Where it does not converge, a f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -17,6 +18,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 MAX_DOUBLINGS = 24
 """Steps followed: 2^24, at which even a discount of 0.9999 has forgotten everything."""
+FEW_DOUBLINGS = 6
+"""Rounds of the approximate operator, which only steers corrections: 64 steps."""
 NEGLIGIBLE = 1e-18
 TOLERANCE = 1e-10
 """Largest last correction of a member's values, relative to the largest of them."""
@@ -63,36 +66,53 @@ def doubling(successor: Int[Array, " S"], factor: Float[Array, " S"], discount: 
 
 def follow(operator: Doubling, b: Float[Array, "C S"]) -> Float[Array, "C S"]:
     """Applies the operator to every row of b."""
-    first = b.at[:, -1].multiply(operator.absorbing)
 
     def add(k: Int[Array, ""], x: Float[Array, "C S"]) -> Float[Array, "C S"]:
         return x + operator.factors[k][None] * x[:, operator.places[k]]
 
-    total: Float[Array, "C S"] = jax.lax.fori_loop(0, operator.rounds, add, first)
+    total: Float[Array, "C S"] = jax.lax.fori_loop(0, operator.rounds, add, b.at[:, -1].multiply(operator.absorbing))
     return total
+
+
+def follow_a_while(operator: Doubling, b: Float[Array, "C S"]) -> Float[Array, "C S"]:
+    """Nearly the same, by a fixed number of rounds, which a GPU makes without asking after each whether to go on."""
+    x = b.at[:, -1].multiply(operator.absorbing)
+    for k in range(FEW_DOUBLINGS):
+        x = x + operator.factors[k][None] * x[:, operator.places[k]]
+    return x
+
+
+Follow = Callable[[Doubling, Float[Array, "C S"]], Float[Array, "C S"]]
 
 
 class MeanSolver(NamedTuple):
     """Solution operator of the Bellman equation in the mean MDP under a policy."""
 
     observed: Doubling
-    shared: Float[Array, " S"]
-    """The operator's answer to the shares, which the rank-one correction adds in the right amount."""
+    share: Float[Array, " S"]
+    """What every next state has of the probability, times the discount."""
+
+    def solve(self, b: Float[Array, "C S"]) -> Float[Array, "C S"]:
+        """Solves for every row of b."""
+        return self._solve(follow, b, follow(self.observed, self.share[None])[0])
+
+    def approximately(self) -> Callable[[Float[Array, "C S"]], Float[Array, "C S"]]:
+        """An approximate `solve` that is cheaper to call many times."""
+        shared = follow_a_while(self.observed, self.share[None])[0]
+        return lambda b: self._solve(follow_a_while, b, shared)
+
+    def _solve(self, follow: Follow, b: Float[Array, "C S"], shared: Float[Array, " S"]) -> Float[Array, "C S"]:
+        """Sherman and Morrison's formula; `shared` is the observed part's answer to the shares."""
+        x = follow(self.observed, b)
+        amount = jnp.sum(x, axis=1, keepdims=True) / (1.0 - jnp.sum(shared))
+        return x + amount * shared[None]
 
 
 def mean_solver(
     successor: Int[Array, " S"], weight: Float[Array, " S"], share: Float[Array, " S"], discount: float
 ) -> MeanSolver:
     """Prepares (I - discount (W + share 1^T))^-1, where W has `weight(s)` at `successor(s)`."""
-    observed = doubling(successor, discount * weight, discount)
-    return MeanSolver(observed, follow(observed, discount * share[None])[0])
-
-
-def mean_solve(solver: MeanSolver, b: Float[Array, "C S"]) -> Float[Array, "C S"]:
-    """Solves for every row of b (Sherman and Morrison's formula)."""
-    x = follow(solver.observed, b)
-    amount = jnp.sum(x, axis=1, keepdims=True) / (1.0 - jnp.sum(solver.shared))
-    return x + amount * solver.shared[None]
+    return MeanSolver(doubling(successor, discount * weight, discount), discount * share)
 
 
 class Solution(NamedTuple):
@@ -108,6 +128,7 @@ def member_solve(solver: MeanSolver, p: Float[Array, "N S S"], r: Float[Array, "
     The error left is a fraction of the last correction: corrections shrink by the same factor each time, a fifth or so.
     """
     State = tuple[Int[Array, ""], Float[Array, "N S"], Bool[Array, ""]]
+    nearly = solver.approximately()
 
     def go_on(state: State) -> Bool[Array, ""]:
         corrections, _, done = state
@@ -115,12 +136,12 @@ def member_solve(solver: MeanSolver, p: Float[Array, "N S S"], r: Float[Array, "
 
     def correct(state: State) -> State:
         corrections, v, _ = state
-        step = mean_solve(solver, r + discount * jnp.einsum("nst,nt->ns", p, v) - v)
+        step = nearly(r + discount * jnp.einsum("nst,nt->ns", p, v) - v)
         v = v + step
         done: Bool[Array, ""] = jnp.all(largest(step) <= TOLERANCE * largest(v))
         return corrections + 1, v, done
 
-    start = (jnp.asarray(0, jnp.int32), mean_solve(solver, r), jnp.asarray(False))
+    start = (jnp.asarray(0, jnp.int32), nearly(r), jnp.asarray(False))
     corrections, v, done = jax.lax.while_loop(go_on, correct, start)
 
     def factorise() -> Float[Array, "N S"]:
@@ -130,7 +151,9 @@ def member_solve(solver: MeanSolver, p: Float[Array, "N S S"], r: Float[Array, "
         )
         return solved[:, :, 0]
 
-    return Solution(jax.lax.cond(done, lambda: v, factorise), corrections)
+    # a loop of one round and not `cond`, whose branches are both taken when seeds are batched
+    v, _ = jax.lax.while_loop(lambda state: ~state[1], lambda _: (factorise(), jnp.asarray(True)), (v, done))
+    return Solution(v, corrections)
 
 
 def largest(x: Float[Array, "N S"]) -> Float[Array, " N"]:

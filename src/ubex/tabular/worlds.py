@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 from ubex.tabular import bellman
 from ubex.tabular.belief import FlatMean
 from ubex.tabular.bellman import RowMoments, Values
-from ubex.tabular.solvers import MeanSolver, mean_solve, mean_solver, member_solve
+from ubex.tabular.solvers import MeanSolver, mean_solver, member_solve
 from ubex.types import MDP, NextValues
 
 Actions = Int[Array, " S"]
@@ -91,7 +91,7 @@ def solver_of(mean: FlatMean, policy: Actions, discount: float) -> MeanSolver:
 
 def flat_values(mean: FlatMean, reward: Float[Array, "S A"], policy: Actions, discount: float) -> Values:
     """Values of the policy in the mean MDP with any reward."""
-    v = mean_solve(solver_of(mean, policy, discount), bellman.policy_average(reward, policy)[None])[0]
+    v = solver_of(mean, policy, discount).solve(bellman.policy_average(reward, policy)[None])[0]
     return Values(v, reward + discount * mean.expect(v))
 
 
