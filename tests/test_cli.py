@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from ubex import cli, load_results
+from ubex.bench import exploration
 from ubex.estimators import ESTIMATORS
 from ubex.experiments import EXPERIMENTS
 
@@ -57,16 +58,16 @@ def test_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
 def test_demo_ends_with_the_report_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ubex.demo.SEEDS", 1)
+    for name, value in (("SEEDS", 1), ("SIZE", 3), ("EPISODES", 20)):
+        monkeypatch.setattr(f"ubex.demo.{name}", value)
     assert cli.run(["demo", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert "15.6875" in printed
     page = (tmp_path / "report" / "index.html").read_text()
     assert "toy" in page
-    assert "random-mdp" in page
-    errors = load_results(tmp_path / "random-mdp")
-    errors = errors[(errors["metric"] == "median_relative_error") & (errors["method"] == "exact-ube")]
-    assert errors[(errors["structure"] == "acyclic") & (errors["num_models"] == 100)]["value"].mean() < 0.25
+    assert "deep-sea" in page
+    results = load_results(tmp_path / "deep-sea")
+    assert set(results["method"]) == {"exact-ube", "pombu", "ensemble-var", "psrl"}
 
 
 @pytest.mark.parametrize("name", sorted(EXPERIMENTS))
@@ -139,7 +140,17 @@ def test_load_results_refuses_what_is_not_a_run(tmp_path: Path) -> None:
 def test_bench_prints_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ubex.bench.tabular.NUM_STATES", 120)
     monkeypatch.setattr("ubex.bench.tabular.peak_memory_ratio", lambda: 1.0)
-    assert cli.run(["bench", "tabular", "--json"]) == 0
-    numbers = json.loads(capsys.readouterr().out)["value_variance"]
-    assert numbers["ratio"] > 0
-    assert numbers["states"] == 120
+    assert cli.run(["bench", "tabular", "--json", "--sizes", "4", "--methods", "psrl", "--episodes", "20"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["value_variance"]["ratio"] > 0
+    assert found["value_variance"]["states"] == 120
+    (update,) = found["update"]
+    assert (update["size"], update["states"], update["method"]) == (4, 17, "psrl")
+    assert update["update_in_solves"] == pytest.approx(update["seconds_per_update"] / update["solve_seconds"])
+    assert update["steps_per_update"] >= 1.0
+
+
+def test_bench_measures_the_papers_methods_by_default() -> None:
+    cases = exploration.cases((10, 20, 30), None, 1000)
+    assert [(case.size, case.method) for case in cases if case.size == 20] == [(20, m) for m in exploration.PAPER_METHODS]
+    assert [case.method for case in cases if case.size == 30] == ["exact-ube"]

@@ -1,14 +1,18 @@
 """ubex: uncertainty Bellman equations in JAX. How sure is an agent of its values, and where should it look next?"""
 
+from ubex.envs import ENVS
+from ubex.envs.base import TabularEnv
 from ubex.estimators import ESTIMATORS, Estimator
 from ubex.runs.store import load_results
 from ubex.tabular.posterior import DirichletNormal, DirichletNormalGamma
+from ubex.training import Training, train
 from ubex.types import MDP, InputError, NextValues, Posterior, Transitions, ValueVariance
 from ubex.variance import value_variance
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ENVS",
     "ESTIMATORS",
     "MDP",
     "DirichletNormal",
@@ -17,9 +21,12 @@ __all__ = [
     "InputError",
     "NextValues",
     "Posterior",
+    "TabularEnv",
+    "Training",
     "Transitions",
     "ValueVariance",
     "__version__",
     "load_results",
+    "train",
     "value_variance",
 ]

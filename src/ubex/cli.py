@@ -12,7 +12,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -103,7 +103,7 @@ class DemoOptions:
 
 
 def demo_command(arguments: list[str]) -> int:
-    """the main job on defaults, in about a minute: Table 1 and the first figures"""
+    """the main job on defaults, in about two minutes: Table 1, every agent on DeepSea, a report page"""
     from ubex.demo import demo
 
     demo(parse(DemoOptions, arguments, "ubex demo").out, console())
@@ -116,14 +116,21 @@ class NoOptions:
 
 
 def list_command(arguments: list[str]) -> int:
-    """environments, estimators, experiments"""
+    """environments, estimators, agents, experiments"""
     from ubex.envs import ENVS
     from ubex.estimators import ESTIMATORS
     from ubex.experiments import EXPERIMENTS
+    from ubex.tabular.agents import AGENTS
 
     parse(NoOptions, arguments, "ubex list")
     terminal = console()
-    for title, entries in (("environments", ENVS), ("estimators", ESTIMATORS), ("experiments", EXPERIMENTS)):
+    kinds: dict[str, Mapping[str, Any]] = {
+        "environments": ENVS,
+        "estimators": ESTIMATORS,
+        "agents": AGENTS,
+        "experiments": EXPERIMENTS,
+    }
+    for title, entries in kinds.items():
         table = Table(title=title, title_justify="left", show_header=False, box=None)
         for name, entry in entries.items():
             table.add_row(f"  {name}", entry.summary)
@@ -134,8 +141,6 @@ def list_command(arguments: list[str]) -> int:
 def run_command(arguments: list[str]) -> int:
     """one experiment: `ubex run NAME`, the experiment's fields as flags"""
     from ubex.experiments import EXPERIMENTS
-    from ubex.report import html, tables
-    from ubex.runs import runner
 
     if not arguments or arguments[0] in ("-h", "--help"):
         print("usage: ubex run NAME [--smoke] [--out DIR] [the experiment's own flags]\n\nexperiments:")
@@ -143,6 +148,14 @@ def run_command(arguments: list[str]) -> int:
         return 0 if arguments else BAD_INPUT
     name = checks.one_of("experiment", arguments[0], EXPERIMENTS)
     options = parse(run_options(EXPERIMENTS[name]), arguments[1:], f"ubex run {name}")
+    return run_experiment(options, ["ubex", "run", *arguments])
+
+
+def run_experiment(options: Any, words: list[str]) -> int:
+    """Runs what the options say, shows its tables and ends with the report page; `words` are the command itself."""
+    from ubex.report import html, tables
+    from ubex.runs import runner
+
     experiment = options.experiment.smoke() if options.smoke else options.experiment
     out = options.out or default_folder(experiment)
     terminal = console()
@@ -151,13 +164,22 @@ def run_command(arguments: list[str]) -> int:
         tables.show(table, terminal)
     terminal.print(f"results: {out / 'results.csv'}", markup=False, soft_wrap=True)
     if summary.interrupted:
-        words = " ".join(["ubex", "run", *(arguments if options.out else [*arguments, "--out", str(out)])])
-        print(f"ubex: interrupted; to continue: {words}", file=sys.stderr)
+        again = " ".join(words if options.out else [*words, "--out", str(out)])
+        print(f"ubex: interrupted; to continue: {again}", file=sys.stderr)
     elif options.report:
         terminal.print(f"report:  {html.build(out)}", markup=False, soft_wrap=True)
     if summary.failed:
         print(f"ubex: {summary.failed} failed; the same command tries them again", file=sys.stderr)
     return summary.exit_code
+
+
+def train_command(arguments: list[str]) -> int:
+    """one agent on one environment: `ubex train --env module:Class --agent exact-ube`"""
+    from ubex.experiments.train import Train
+
+    options = parse(run_options(Train), arguments, "ubex train")
+    options.experiment.make()  # a wrong environment is refused before anything is written
+    return run_experiment(options, ["ubex", "train", *arguments])
 
 
 @dataclass(frozen=True)
@@ -166,13 +188,18 @@ class ReportOptions:
 
     folder: Annotated[Path, tyro.conf.Positional]
     """A run folder, or one that holds run folders."""
+    markdown: Path | None = None
+    """Also put the comparison with the published values into this Markdown file, between its two marks."""
 
 
 def report_command(arguments: list[str]) -> int:
     """figures, tables and one self-contained HTML page from what is on disk: `ubex report DIR`"""
-    from ubex.report import html
+    from ubex.report import html, markdown
 
-    print(html.build(parse(ReportOptions, arguments, "ubex report").folder))
+    options = parse(ReportOptions, arguments, "ubex report")
+    print(html.build(options.folder))
+    if options.markdown is not None:
+        print(markdown.write(options.folder, options.markdown))
     return 0
 
 
@@ -256,6 +283,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "demo": demo_command,
     "list": list_command,
     "run": run_command,
+    "train": train_command,
     "report": report_command,
     "bench": bench_command,
     "doctor": doctor_command,

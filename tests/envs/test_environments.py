@@ -8,13 +8,23 @@ import numpy as np
 import pytest
 
 from ubex.envs.base import TabularEnv, rollout
+from ubex.envs.custom import from_mdp
 from ubex.envs.deep_sea import deep_sea
 from ubex.envs.n_room import HORIZON, finite_horizon_value, floor_plan, n_room, seven_room
+from ubex.envs.toy import toy
+from ubex.types import MDP
 
 DRAWS = 3000
 
 
-@pytest.mark.parametrize("env", [deep_sea(5), n_room(2), seven_room()], ids=lambda env: env.name)
+def random_mdp() -> MDP:
+    generator = np.random.default_rng(0)
+    return MDP(generator.dirichlet(np.ones(4), size=(4, 3)), generator.normal(size=(4, 3)))
+
+
+@pytest.mark.parametrize(
+    "env", [deep_sea(5), n_room(2), seven_room(), toy(), toy(0.7, 0.4), from_mdp(random_mdp())], ids=lambda env: env.name
+)
 def test_step_agrees_with_the_mdp(env: TabularEnv) -> None:
     p, r = (np.asarray(array) for array in env.as_mdp())
     assert np.allclose(p.sum(axis=-1), 1.0)
@@ -35,6 +45,7 @@ def test_step_agrees_with_the_mdp(env: TabularEnv) -> None:
         np.testing.assert_allclose(frequency, p[state, action], atol=6 * np.sqrt(0.25 / draws) if draws > 3 else 0.0)
         np.testing.assert_allclose(reward[i], r[state, action], rtol=1e-6)
         assert np.array_equal(terminated[i], after[i] == env.num_states)
+    assert env.branching == (p[: env.num_states] > 0).sum(axis=-1).max()
 
 
 def test_deep_sea_facts() -> None:

@@ -18,7 +18,7 @@ from ubex import checks
 from ubex.envs.base import Step, TabularEnv
 from ubex.types import MDP, Key
 
-SUMMARY = "seven connected rooms with slippery moves; n rooms in general"
+SUMMARY = "the paper's seven connected rooms with slippery moves"
 ROOM = 5
 ROOMS_PER_ROW = 5
 SUCCESS = 0.95

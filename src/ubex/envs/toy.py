@@ -6,11 +6,17 @@ s0 goes to s2 with probability delta, else to s1; s1 goes to sT; s2 goes to s3 w
 
 from __future__ import annotations
 
+import functools
 from itertools import product
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int
 
-from ubex.types import MDP
+from ubex import checks
+from ubex.envs.base import Step, TabularEnv
+from ubex.types import MDP, Key
 
 SUMMARY = "the paper's five-state toy example with uncertain delta and beta"
 STATES = ("s0", "s1", "s2", "s3", "sT")
@@ -33,6 +39,22 @@ def as_mdp(delta: float, beta: float) -> MDP:
     r = np.zeros((len(STATES), 1))
     r[s3, 0] = REWARD
     return MDP(p, r)
+
+
+@functools.lru_cache(maxsize=32)
+def toy(delta: float = 0.65, beta: float = 0.45) -> TabularEnv:
+    """The toy example as an environment with one action, by default with the posterior-mean probabilities."""
+    delta, beta = checks.real("delta", delta, 0.0, 1.0), checks.real("beta", beta, 0.0, 1.0)
+    mdp = as_mdp(delta, beta)
+    terminal = len(STATES) - 1
+    log_p, rewards = jnp.log(jnp.asarray(mdp.p, jnp.float32)), jnp.asarray(mdp.r, jnp.float32)
+
+    def step(key: Key, state: Int[Array, ""], action: Int[Array, ""]) -> Step:
+        after = jax.random.categorical(key, log_p[state, action]).astype(jnp.int32)
+        return Step(after, rewards[state, action], after == terminal)
+
+    best = delta * beta * REWARD
+    return TabularEnv("toy", terminal, 1, terminal, 0, step, lambda: mdp, best, branching=2)
 
 
 def posterior_samples(correlated: bool = False) -> MDP:

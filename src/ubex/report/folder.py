@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 from collections.abc import Mapping, Sequence
@@ -124,6 +125,8 @@ def read(path: Path) -> RunFolder:
         raise InputError(f"{path / store.SPEC} is not a run's spec: {type(error).__name__} {error}") from None
     finished = any(cell.done for cell in cells)
     results = load(path, store.RESULTS, problems, expected=finished)
+    if results is not None and not (path / "cells").exists():  # only the tables were kept
+        cells = [from_results(results, entry, state) for entry, state in zip(spec["cells"], cells, strict=True)]
     return RunFolder(
         path=path,
         spec=spec,
@@ -154,6 +157,14 @@ def read_cell(place: Path, label: str, seeds: int) -> tuple[CellState, list[Fail
             errors.setdefault(key, []).append(seed)
     failures = [Failure(label, failed, error, trace) for (error, trace), failed in errors.items()]
     return CellState(label, done, sorted(seed for seeds_of in errors.values() for seed in seeds_of), seconds), failures
+
+
+def from_results(results: pd.DataFrame, entry: Mapping[str, Any], state: CellState) -> CellState:
+    """How far a cell has come by the tidy table alone."""
+    rows = results[(results["environment"] == entry["environment"]) & (results["method"] == entry["method"])]
+    for name, value in entry["settings"].items():
+        rows = rows[rows[name] == value] if name in rows else rows
+    return dataclasses.replace(state, done=sorted(int(seed) for seed in rows["seed"].unique()))
 
 
 def json_at(path: Path) -> dict[str, Any]:

@@ -59,6 +59,16 @@ class CheckpointFolder:
                 return unpack(payload, like, path)
         return None
 
+    def notes(self) -> dict[str, Any] | None:
+        """The notes of the newest sound checkpoint, for states whose shapes depend on what happened before."""
+        payloads = (read_sound(path) for path in self._newest_first())
+        payload = next((payload for payload in payloads if payload is not None), None)
+        if payload is None:
+            return None
+        with np.load(io.BytesIO(payload)) as arrays:
+            notes: dict[str, Any] = json.loads(arrays["meta"].tobytes())["notes"]
+        return notes
+
     def _newest_first(self) -> list[Path]:
         """By step, not by time stamp: a clock may go backwards."""
         return sorted(self.root.glob(f"*{SUFFIX}"), reverse=True)

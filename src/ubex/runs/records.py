@@ -116,6 +116,10 @@ class Checkpoints(Protocol):
         """The newest sound state as (step, state, notes), in the structure of `like`, or nothing."""
         ...
 
+    def notes(self) -> dict[str, Any] | None:
+        """The notes of the newest sound state, for states whose shapes depend on what happened before."""
+        ...
+
 
 @runtime_checkable
 class Context(Protocol):

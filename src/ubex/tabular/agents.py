@@ -6,7 +6,10 @@ All use the Dirichlet/Normal posterior of the paper with an added terminal state
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +25,19 @@ from ubex.types import MDP, Key
 
 PSRL = "psrl"
 METHODS = (*ESTIMATORS, PSRL)
+
+
+class AgentEntry(NamedTuple):
+    """A line of the table of agents."""
+
+    summary: str
+
+
+AGENTS: Mapping[str, AgentEntry] = MappingProxyType(
+    {name: AgentEntry(f"optimistic by {name}: mean + gain * sqrt(variance)") for name in ESTIMATORS if name != "ensemble-mean"}
+    | {"ensemble-mean": AgentEntry("greedy in the mean MDP: no exploration")}
+    | {PSRL: AgentEntry("posterior sampling: greedy in one sampled MDP")}
+)
 
 
 @dataclass(frozen=True)

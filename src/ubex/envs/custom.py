@@ -1,0 +1,55 @@
+"""Environments of one's own: a tabular environment from a `p, r` pair, and what is asked of a Gymnasium environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from ubex import checks
+from ubex.envs.base import Step, TabularEnv
+from ubex.types import MDP, InputError, Key
+
+HORIZON = 100
+"""Steps of an episode where nobody says how many."""
+
+
+def from_mdp(mdp: MDP, start: int = 0, horizon: int = HORIZON, name: str = "mdp") -> TabularEnv:
+    """A tabular environment that behaves as this MDP; it never terminates, but absorbing states may be part of it.
+
+    Example:
+        >>> env = from_mdp(MDP(p=[[[0.0, 1.0]], [[0.0, 1.0]]], r=[[1.0], [0.0]]), horizon=3)
+    """
+    p, r = checks.mdp_arrays(mdp)
+    if p.ndim != 3:
+        raise InputError(f"an environment is one MDP, but p has shape {p.shape}: choose one of the samples")
+    num_states, num_actions, _ = p.shape
+    if not 0 <= checks.whole("start", start, 0) < num_states:
+        raise InputError(f"start must be a state, 0 to {num_states - 1}, but it is {start}")
+    horizon = checks.whole("horizon", horizon, 1)
+    log_p, rewards = jnp.log(jnp.asarray(p, jnp.float32)), jnp.asarray(r, jnp.float32)
+
+    def step(key: Key, state: Int[Array, ""], action: Int[Array, ""]) -> Step:
+        after = jax.random.categorical(key, log_p[state, action]).astype(jnp.int32)
+        return Step(after, rewards[state, action], jnp.asarray(False))
+
+    value = np.zeros(num_states)
+    for _ in range(horizon):
+        value = (r + p @ value).max(axis=1)
+    branching = int((p > 0).sum(axis=-1).max())
+    return TabularEnv(name, num_states, num_actions, horizon, start, step, lambda: MDP(p, r), float(value[start]), branching)
+
+
+def discrete_sizes(env: Any) -> tuple[int, int]:
+    """Numbers of states and actions of a Gymnasium environment, if it has such."""
+    from gymnasium import spaces
+
+    for kind, space in (("observation", env.observation_space), ("action", env.action_space)):
+        if not isinstance(space, spaces.Discrete):
+            name = env.spec.id if getattr(env, "spec", None) is not None else type(env).__name__
+            found = " ".join(str(space).split())
+            raise InputError(f"tabular agents need a Discrete {kind} space, but that of {name} is {found}")
+    return int(env.observation_space.n), int(env.action_space.n)

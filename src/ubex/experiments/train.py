@@ -1,0 +1,136 @@
+"""`ubex train`: one agent on one environment of the user's choice, with everything that a run has: resume, report, results."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from ubex import checks, training
+from ubex.experiments.exploration import value_and_error
+from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, Table
+from ubex.runs import metrics
+from ubex.tabular.belief import Belief
+from ubex.types import InputError
+
+EXAMPLE = """'{"size": 20}'"""
+BLOCK = 25
+"""Episodes between two checkpoints."""
+
+
+class Progress(NamedTuple):
+    """What a run needs to go on."""
+
+    belief: Belief
+    returns: Float[np.ndarray, " E"]
+
+
+@dataclass(frozen=True)
+class Train(Experiment):
+    """One agent on one environment."""
+
+    name: ClassVar[str] = "train"
+    summary: ClassVar[str] = "one agent on one environment"
+    figures: ClassVar[Sequence[FigureSpec]] = (
+        FigureSpec("returns", "Return of every episode", "curves", "return", "episode", "return", x="episode"),
+    )
+
+    seeds: int = 1
+    """Number of seeds."""
+    env: str = "deep-sea"
+    """A name from `ubex list`, a Gymnasium id, or module:Class; with Discrete spaces."""
+    agent: str = "exact-ube"
+    """An estimator, or psrl."""
+    episodes: int = 200
+    """Episodes of every seed."""
+    horizon: int | None = None
+    """Steps after which an episode is cut off, besides what the environment does."""
+    env_args: str = "{}"
+    """Settings of the environment, as JSON: '{"size": 20}'."""
+    num_models: int = 5
+    """N, posterior samples."""
+    gain: float = 1.0
+    """lambda, exploration gain."""
+    discount: float = 0.99
+    """Discount factor of planning."""
+    u_min: float = 0.0
+    """Clip of the uncertainty rewards."""
+    ties: str = "first"
+    """first or random maximiser."""
+    repeats: int = 1
+    """How often each observed transition counts."""
+
+    def __post_init__(self) -> None:
+        """Refuses fields that make no sense, the environment's included."""
+        super().__post_init__()
+        checks.whole("episodes", self.episodes, 1)
+        training.agent_config(self.agent, self.settings())
+
+    def settings(self) -> dict[str, Any]:
+        """The agent's settings."""
+        names = ("num_models", "gain", "discount", "u_min", "ties", "repeats")
+        return {name: getattr(self, name) for name in names}
+
+    def make(self) -> Any:
+        """The environment."""
+        try:
+            arguments = json.loads(self.env_args)
+        except json.JSONDecodeError:
+            arguments = None
+        if not isinstance(arguments, dict):
+            raise InputError(f"env_args must be a JSON object, such as {EXAMPLE}, but it is {self.env_args!r}")
+        return training.environment(self.env, self.horizon, arguments)
+
+    def cells(self) -> Sequence[Cell]:
+        """The one cell."""
+        settings: dict[str, Any] = {**self.settings(), "episodes": self.episodes, "env_args": self.env_args}
+        if self.horizon is not None:
+            settings["horizon"] = self.horizon
+        return [Cell(self.name, self.env, self.agent, settings)]
+
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
+        """Block by block, resumable between blocks."""
+        (seed,) = seeds
+        world, config = self.make(), training.agent_config(self.agent, self.settings())
+        with jax.enable_x64(True):
+            notes = context.checkpoints.notes() or {}
+            state = Progress(training.first_belief(world, notes.get("places", 1)), np.full(self.episodes, np.nan))
+            first, saved = 0, context.checkpoints.load(state)
+            if saved is not None:
+                first, state, _ = saved
+            for start in range(first, self.episodes, BLOCK):
+                numbers = np.arange(start, min(start + BLOCK, self.episodes), dtype=np.int32)
+                out = training.run_block(world, config, cell.key(seed), state.belief, numbers)
+                returns = state.returns.copy()
+                returns[numbers] = out.returns
+                state = Progress(jax.tree.map(jnp.asarray, out.belief), returns)
+                done = int(numbers[-1]) + 1
+                context.progress(done, self.episodes)
+                if done < self.episodes:
+                    places = int(state.belief.counts.shape[-1])
+                    context.checkpoints.save(done, state, {"seed": seed, "places": places})
+        scalars = {
+            "final_return": float(state.returns[-1]),
+            "mean_return": float(state.returns.mean()),
+            "mean_return_last_10": float(state.returns[-10:].mean()),
+            "best_return": float(state.returns.max()),
+        }
+        index = list(range(1, self.episodes + 1))
+        return {seed: Outcome(scalars, {"return": Curve("episode", index, [float(x) for x in state.returns])})}
+
+    def smoke(self) -> Train:
+        """Few episodes."""
+        return dataclasses.replace(self, episodes=5)
+
+    def tables(self, results: pd.DataFrame) -> Sequence[Table]:
+        """Mean and standard error of the returns."""
+        rows = [[row["metric"], value_and_error(row)] for _, row in metrics.summarize(results).iterrows()]
+        return [Table(f"{self.agent} on {self.env}", ["metric", "mean, standard error"], rows)]

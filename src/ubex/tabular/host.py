@@ -1,0 +1,144 @@
+"""The tabular loop for environments that live on the host: anything with Gymnasium's `reset` and `step`.
+
+The agent is the compiled one; only acting and counting happen in Python. Places for next states are added as they are needed,
+so nobody has to say how random the environment is.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from ubex.keys import named
+from ubex.tabular.agents import AgentConfig, update
+from ubex.tabular.belief import Belief, prior
+from ubex.types import InputError, Key
+
+MAX_STEPS = 10_000
+"""An episode longer than this needs a time limit."""
+
+
+class HostEnv(NamedTuple):
+    """A Gymnasium environment with Discrete spaces, and the numbers that the agent uses for its states and actions."""
+
+    env: Any
+    num_states: int
+    num_actions: int
+    first_state: int
+    first_action: int
+    horizon: int | None
+    """Steps after which an episode is cut off here, besides what the environment does."""
+
+
+class HostEpisodes(NamedTuple):
+    """What a block of episodes gives."""
+
+    returns: Float[np.ndarray, " E"]
+    policies: Int[np.ndarray, "E S"]
+    steps: Int[np.ndarray, " E"]
+
+
+def begin(env: HostEnv, places: int = 1) -> Belief:
+    """The belief before the first episode, with places for this many next states."""
+    return prior(env.num_states, env.num_actions, places)
+
+
+_plan = functools.partial(jax.jit, static_argnames="config")(update)
+
+
+def run_episodes(
+    env: HostEnv,
+    config: AgentConfig,
+    key: Key,
+    belief: Belief,
+    episodes: Int[np.ndarray, " E"],
+    progress: Callable[[int], None] = lambda done: None,
+) -> tuple[Belief, HostEpisodes]:
+    """Runs episodes number `episodes[0]`, ...; each is seeded by the key and its number alone."""
+    returns, policies, steps = [], [], []
+    for number in episodes:
+        here = jax.random.fold_in(key, number)
+        plan = _plan(config, named(here, "plan"), belief)
+        policy = np.asarray(plan.policy)
+        seed = int(jax.random.bits(named(here, "act"), dtype=jnp.uint32)) % 2**31
+        total, belief = episode(env, config, policy, belief, seed, int(number))
+        returns.append(total)
+        policies.append(policy[: env.num_states])
+        steps.append(int(plan.steps))
+        progress(int(number) + 1)
+    return belief, HostEpisodes(np.array(returns), np.array(policies), np.array(steps))
+
+
+def episode(
+    env: HostEnv, config: AgentConfig, policy: Int[np.ndarray, " S"], belief: Belief, seed: int, number: int
+) -> tuple[float, Belief]:
+    """One episode: its return, and the belief with what it showed."""
+    counts = Counts(belief)
+    observation, _ = env.env.reset(seed=seed)
+    state, total = state_number(env, observation, f"at the start of episode {number}"), 0.0
+    for step in range(MAX_STEPS if env.horizon is None else env.horizon):
+        place = f"in episode {number}, step {step}"
+        action = int(policy[state])
+        observation, reward, terminated, truncated, _ = env.env.step(env.first_action + action)
+        if not np.isfinite(reward):
+            raise InputError(f"the reward is {reward} {place} (state {state}, action {action})")
+        after = env.num_states if terminated else state_number(env, observation, place)
+        counts.add(state, action, after, float(reward), config.repeats)
+        state, total = after, total + float(reward)
+        if terminated or truncated:
+            break
+    else:
+        if env.horizon is None:
+            raise InputError(f"episode {number} is longer than {MAX_STEPS} steps: give it a horizon")
+    return total, counts.belief()
+
+
+def state_number(env: HostEnv, observation: Any, place: str) -> int:
+    """The agent's number of an observed state."""
+    try:
+        state = int(observation) - env.first_state
+    except (TypeError, ValueError):
+        raise InputError(f"the state is {observation!r} {place}, not a whole number") from None
+    if not 0 <= state < env.num_states:
+        last = env.first_state + env.num_states - 1
+        raise InputError(f"the state is {observation} {place}, but states go from {env.first_state} to {last}")
+    return state
+
+
+class Counts:
+    """A belief on the host, in NumPy, with room for more next states than were seen so far."""
+
+    def __init__(self, belief: Belief) -> None:
+        """A copy of the belief."""
+        self.successors, self.counts, self.rewards = (np.array(x) for x in belief)
+
+    def add(self, state: int, action: int, after: int, reward: float, repeats: int) -> None:
+        """One transition, counted `repeats` times."""
+        here = (state, action)
+        seen = self.counts[here] > 0
+        (same,) = np.nonzero(seen & (self.successors[here] == after))
+        if same.size == 0 and seen.all():
+            self._grow()
+            seen = self.counts[here] > 0
+        place = same[0] if same.size else int(np.argmin(seen))
+        self.successors[here][place] = after
+        self.counts[here][place] += repeats
+        self.rewards[here] += repeats * reward
+
+    def _grow(self) -> None:
+        """Twice the places, so that programs are compiled anew a few times at most."""
+        num_states, places = self.counts.shape[0], self.counts.shape[-1]
+        more = min(places, num_states - places)
+        empty = ((0, 0), (0, 0), (0, more))
+        self.successors = np.pad(self.successors, empty, constant_values=num_states - 1)
+        self.counts = np.pad(self.counts, empty)
+
+    def belief(self) -> Belief:
+        """The belief, on the device."""
+        return Belief(jnp.asarray(self.successors), jnp.asarray(self.counts), jnp.asarray(self.rewards))

@@ -1,0 +1,160 @@
+"""`ubex.train`: environments of one's own, in every way they can be given, and clear lines for those that do not fit."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import ubex
+from ubex import cli, training
+from ubex.envs.base import TabularEnv
+from ubex.tabular.host import HostEnv
+
+
+class Corridor(gymnasium.Env[Any, Any]):
+    """Walk right to the end, where it pays; a step goes the other way now and then. States count from 1."""
+
+    observation_space = spaces.Discrete(5, start=1)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, broken: str = "", slip: float = 0.1) -> None:
+        self.broken, self.slip = broken, slip
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.state, self.time = 1, 0
+        return 1, {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.time += 1
+        forward = bool(action) != bool(self.np_random.random() < self.slip)
+        self.state = min(max(self.state + (1 if forward else -1), 1), 5)
+        reward = float("nan") if self.broken == "reward" and self.time == 3 else float(self.state == 5)
+        state: Any = {"range": 9, "kind": "five"}.get(self.broken, self.state)
+        return state, reward, False, self.time >= 15 and self.broken != "endless", {}
+
+
+PAIR = (np.eye(3)[[[0, 1], [0, 2], [0, 2]]], np.array([[0.0, 0.0], [0.0, 0.0], [0.0, 1.0]]))
+"""Action 1 goes on and action 0 back to the start; going on in the last state pays."""
+
+
+def test_a_gymnasium_environment_is_learned() -> None:
+    result = ubex.train(Corridor(), "exact-ube", episodes=40, key=1)
+    assert result.returns.shape == (40,)
+    assert (result.policy == 1).all()
+    assert result.returns[-10:].mean() > 6.0
+    assert result.belief.counts.shape[-1] == 2, "two next states an action, found out on the way"
+    again = ubex.train(Corridor(), "exact-ube", episodes=40, key=1)
+    np.testing.assert_array_equal(again.returns, result.returns)
+
+
+def test_a_pair_is_learned() -> None:
+    result = ubex.train(PAIR, "psrl", episodes=30, horizon=10)
+    assert result.returns[-1] == 8.0
+    np.testing.assert_array_equal(result.policy, [1, 1, 1])
+
+
+def test_what_an_environment_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_worlds.py").write_text(
+        "import ubex\npair = ([[[1.0]]], [[0.5]])\ndef make(size=3):\n    return ubex.ENVS['deep-sea'].make(size)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert isinstance(training.environment("my_worlds:pair"), TabularEnv)
+    assert training.environment("my_worlds:make", env_args={"size": 4}).num_states == 16
+    assert training.environment("seven-room", horizon=7).horizon == 7  # type: ignore[union-attr]
+    assert isinstance(training.environment("FrozenLake-v1"), HostEnv)
+    assert isinstance(training.environment("ubex/DeepSea-v0", env_args={"size": 3}), HostEnv)
+
+
+@pytest.mark.parametrize(
+    ("env", "settings", "message"),
+    [
+        (Corridor("reward"), {}, r"the reward is nan in episode 0, step 2 \(state"),
+        (Corridor("range"), {}, "the state is 9 in episode 0, step 0, but states go from 1 to 5"),
+        (Corridor("kind"), {}, "the state is 'five' in episode 0, step 0, not a whole number"),
+        (Corridor("endless"), {}, "episode 0 is longer than 10000 steps: give it a horizon"),
+        ("CartPole-v1", {}, "need a Discrete observation space, but that of CartPole-v1 is Box"),
+        ("Pendulum-v1", {}, "need a Discrete observation space, but that of Pendulum-v1 is Box"),
+        ((PAIR[0], np.full((3, 2), np.nan)), {}, "r is nan at state 0, action 0"),
+        ((PAIR[0] * 0.5, PAIR[1]), {}, "p sums to 0.5 instead of 1"),
+        (ubex.MDP(PAIR[0][None], PAIR[1][None]), {}, "an environment is one MDP"),
+        ("deep-sea", {"env_args": {"width": 3}}, "deep-sea does not take these env_args: .*width"),
+        ("FrozenLake-v1", {"env_args": {"width": 3}}, "does not take these env_args|unexpected keyword"),
+        ("no-such-env", {}, "unknown environment 'no-such-env'.*deep-sea"),
+        ("no_such_module:Env", {}, "there is no module 'no_such_module'"),
+        ("ubex:nothing", {}, "the module ubex has no 'nothing'"),
+        ("deep-sea", {"gane": 2.0}, "unknown setting 'gane'; choose from: num_models, gain"),
+        ("deep-sea", {"episodes": 0}, "episodes must be at least 1"),
+        ("deep-sea", {"agent": "magic"}, "unknown method 'magic'"),
+        (3, {}, "an environment is a name, .* but this is a int"),
+        (Corridor(), {"env_args": {"slip": 0.0}}, "env_args go with an environment that is given by name"),
+    ],
+)
+def test_bad_input(env: Any, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ubex.InputError, match=message):
+        ubex.train(env, **{"episodes": 2, "agent": "psrl", **settings})
+
+
+def test_a_continuous_action_is_refused() -> None:
+    env = Corridor()
+    env.action_space = spaces.Box(-1.0, 1.0, (1,))
+    with pytest.raises(ubex.InputError, match="need a Discrete action space, but that of Corridor is Box"):
+        ubex.train(env)
+
+
+def test_the_command_line_trains_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    words = ["train", "--env", "deep-sea", "--env-args", '{"size": 3}', "--agent", "psrl", "--episodes", "30", "--no-report"]
+    assert cli.run([*words, "--out", str(out)]) == 0
+    results = ubex.load_results(out)
+    assert set(results["metric"]) == {"final_return", "mean_return", "mean_return_last_10", "best_return"}
+    assert set(results["environment"]) == {"deep-sea"}
+    assert cli.run([*words, "--out", str(out)]) == 0
+    assert "psrl on deep-sea" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--env", "CartPole-v1"], "need a Discrete observation space"),
+        (["--env", "deep-sea", "--env-args", "size=3"], "env_args must be a JSON object"),
+        (["--env", "deep-sea", "--agent", "magic"], "unknown method 'magic'"),
+    ],
+)
+def test_the_command_line_refuses(words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["train", *words, "--out", str(tmp_path / "x")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_killed_run_goes_on_with_the_places_it_had(tmp_path: Path) -> None:
+    from ubex.experiments.train import Train
+    from ubex.runs.checkpoint import CheckpointFolder
+    from ubex.runs.jobs import JobContext
+
+    sys.modules["corridors"] = sys.modules[__name__]
+    experiment = Train(env="corridors:Corridor", agent="psrl", episodes=60)
+    (cell,) = experiment.cells()
+
+    class Stop(Exception):
+        pass
+
+    def stop(done: int, total: int, unit: str) -> None:
+        if done == 50:
+            raise Stop
+
+    whole = experiment.run(cell, [0], JobContext(CheckpointFolder(tmp_path / "a"), lambda *_: None))[0]
+    with pytest.raises(Stop):
+        experiment.run(cell, [0], JobContext(CheckpointFolder(tmp_path / "b"), stop))
+    resumed = experiment.run(cell, [0], JobContext(CheckpointFolder(tmp_path / "b"), lambda *_: None))[0]
+    assert resumed == whole
+    assert CheckpointFolder(tmp_path / "b").notes() is not None
+    assert jax.config.jax_enable_x64 is False
