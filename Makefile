@@ -9,7 +9,7 @@ WORKERS ?= 2
 .PHONY: help setup browser demo test lint bench lock clean
 
 help:
-	@echo "make demo   set up everything, compute the paper's Table 1 and draw the first pictures"
+	@echo "make demo   set up everything, compute the paper's Table 1, let every agent explore DeepSea, end in a page"
 	@echo "make test   set up everything and run the tests"
 	@echo "make lint   ruff and mypy"
 	@echo "make bench  measured speed ratios"

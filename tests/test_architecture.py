@@ -13,7 +13,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
     {"types"},
-    {"keys", "precision", "checks", "ube"},
+    {"keys", "precision", "checks", "ube", "closed_form"},
     {"estimators", "envs"},
     {"tabular"},
     {"variance", "training"},

@@ -10,6 +10,7 @@ import pytest
 
 from ubex.bench import tabular
 from ubex.doctor import KNOWN_BAD_JAX
+from ubex.report import markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = (ROOT / "requirements.lock").read_text()
@@ -62,6 +63,23 @@ def test_readme_starts_with_the_two_commands_and_its_python_runs() -> None:
     assert readme.index("make demo") < readme.index("make test") < readme.index("```python")
     for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL):
         exec(compile(block, "README.md", "exec"), {})
+
+
+def test_python_of_the_guides_runs() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "exploration.md").read_text(), re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        lines = [line for line in block.splitlines() if line.strip()]
+        assert len(lines) < 10
+        exec(compile(block, "exploration.md", "exec"), {})
+
+
+def test_the_results_page_is_what_the_report_writes(tmp_path: Path) -> None:
+    page = tmp_path / "results.md"
+    page.write_text((ROOT / "docs" / "results.md").read_text())
+    markdown.write(ROOT / "results", page)
+    assert page.read_text() == (ROOT / "docs" / "results.md").read_text()
+    assert page.read_text().count("match") > 20
 
 
 def test_memory_of_a_call_is_at_most_three_times_its_samples() -> None:

@@ -21,6 +21,8 @@ def keep(run: Path, target: Path) -> None:
             shutil.copyfile(run / name, target / name)
     spec = json.loads((run / "spec.json").read_text(encoding="utf-8"))
     spec["command"] = typed(spec.get("command", []))
+    if spec.get("git", {}).get("dirty") is not False:
+        spec.pop("git", None)  # a commit that the code was not at says nothing
     (target / "spec.json").write_text(json.dumps(spec, indent=1) + "\n", encoding="utf-8")
 
 

@@ -11,6 +11,8 @@ from ubex.report.folder import RunFolder, read, run_folders
 from ubex.runs import store
 from ubex.types import InputError
 
+ORDER = ("noise", "size", "num_models", "gain", "episodes")
+"""Settings by which rows are sorted."""
 BEGIN, END = "<!-- ubex report: begin -->", "<!-- ubex report: end -->"
 
 
@@ -40,6 +42,8 @@ def tables(runs: list[RunFolder]) -> str:
     parts = []
     for environment in dict.fromkeys([] if everything.empty else everything["environment"].astype(str)):
         rows = everything[everything["environment"].astype(str) == environment].drop(columns="experiment")
+        order = [column for column in ORDER if column in rows.columns]
+        rows = rows.sort_values(order, kind="stable") if order else rows
         grid = grids.comparison(rows.dropna(axis=1, how="all").drop_duplicates())
         if grid is not None:
             parts.append(f"### {environment}\n\n{grid.note}\n\n{table(grid)}")

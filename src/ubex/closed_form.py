@@ -1,0 +1,168 @@
+"""Variance and covariance of values from moments of the posterior, without sampling MDPs from it.
+
+Fix a policy. With e(s) the deviation of r(s) + g p(s) V from its mean at fixed next values, the deviation of V is G e, where
+G = (I - g Pbar)^-1. Under the paper's assumptions the e(s) are uncorrelated, so C = Cov[V] = G diag(l) G^T with
+
+    l(s) = Var[r(s) + g p(s) m] + g^2 tr(Sigma(s) C),
+
+m the values in the mean MDP and Sigma(s) the covariance of the row p(s): a linear fixed point in l. C is never formed to find
+it: diag(C) = (G*G) l and x C x = ((x G)*(x G)) l with elementwise products. Two policies have Cov[V_a, V_b] = G_a diag(l) G_b^T
+with the l of what they share. docs/closed-form.md derives it and says where it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+TOLERANCE = 1e-13
+"""Last change of l, relative to its largest entry, at which the fixed point counts as reached."""
+MAX_ROUNDS = 300
+"""Rounds after which it counts as not contracting."""
+
+Scalar = float | Float[Array, ""]
+Pair = tuple[Float[Array, "..."], Float[Array, "..."]]
+"""The same quantity under two policies, which may be the same one."""
+
+
+@runtime_checkable
+class Rows(Protocol):
+    """What is known of the rows of p and of r: their means, and how they vary together within a state and action."""
+
+    @property
+    def mean(self) -> Float[Array, "S A S"]:
+        """Mean transition probabilities."""
+        ...
+
+    def known(self, values: Pair, discount: Scalar) -> Float[Array, "S A A"]:
+        """Covariance of r + discount p v between any two actions of a state, for fixed next values."""
+        ...
+
+    def trace(self, roots: Pair) -> Callable[[Float[Array, " S"]], Float[Array, "S A A"]]:
+        """l -> tr(Sigma C) between any two actions of a state, with C = X diag(l) Y^T for the given X, Y."""
+        ...
+
+
+class DirichletRows(NamedTuple):
+    """Independent Dirichlet rows and independent rewards; different actions have nothing in common."""
+
+    mean: Float[Array, "S A S"]
+    total: Float[Array, "S A"]
+    """Sum of each row's parameters."""
+    reward_variance: Float[Array, "S A"]
+
+    def known(self, values: Pair, discount: Scalar) -> Float[Array, "S A A"]:
+        """Covariance of r + discount p v for fixed next values."""
+        a, b = (v - jnp.mean(v) for v in values)  # rows sum to 1: a common offset adds nothing but rounding
+        covariance = self.mean @ (a * b) - (self.mean @ a) * (self.mean @ b)
+        return _own(self.reward_variance + discount**2 * covariance / (self.total + 1.0))
+
+    def trace(self, roots: Pair) -> Callable[[Float[Array, " S"]], Float[Array, "S A A"]]:
+        """tr(Sigma C) = (sum_t p_t C_tt - p C p) / (total + 1)."""
+        x, y = roots
+        diagonal = x * y
+        squares = row_products(self.mean, roots)
+
+        def apply(local: Float[Array, " S"]) -> Float[Array, "S A A"]:
+            return _own((self.mean @ (diagonal @ local) - squares @ local) / (self.total + 1.0))
+
+        return apply
+
+
+class SampledRows(NamedTuple):
+    """Any posterior given by samples, which stand for it: actions of one state may depend on each other and on rewards."""
+
+    mean: Float[Array, "S A S"]
+    p: Float[Array, "N S A S"]
+    """Deviations of the samples from the mean."""
+    r: Float[Array, "N S A"]
+
+    def known(self, values: Pair, discount: Scalar) -> Float[Array, "S A A"]:
+        """Covariance of r + discount p v for fixed next values."""
+        a, b = (self.r + discount * (self.p @ v) for v in values)
+        return jnp.einsum("nsa,nsb->sab", a, b) / self.r.shape[0]
+
+    def trace(self, roots: Pair) -> Callable[[Float[Array, " S"]], Float[Array, "S A A"]]:
+        """tr(Sigma C): the mean over samples of (p - pbar) C (p' - pbar')."""
+
+        def one(total: Float[Array, "S A A S"], deviation: Float[Array, "S A S"]) -> tuple[Float[Array, "S A A S"], None]:
+            x, y = (deviation @ root for root in roots)
+            return total + x[:, :, None] * y[:, None], None
+
+        num_states, num_actions, _ = self.mean.shape
+        zero = jnp.zeros((num_states, num_actions, num_actions, num_states), self.mean.dtype)
+        products = jax.lax.scan(one, zero, self.p)[0] / self.p.shape[0]
+        return lambda local: products @ local
+
+
+def _own(x: Float[Array, "S A"]) -> Float[Array, "S A A"]:
+    """A covariance between actions that only each action has with itself."""
+    return x[:, :, None] * jnp.eye(x.shape[1], dtype=x.dtype)[None]
+
+
+def row_products(mean: Float[Array, "S A S"], roots: Pair) -> Float[Array, "S A S"]:
+    """Elementwise (p X) * (p Y) for every row p: applied to l, it gives p C p."""
+    x, y = (mean @ root for root in roots)
+    return x * y
+
+
+class Local(NamedTuple):
+    """Uncertainty of one step, and how it was found."""
+
+    states: Float[Array, " S"]
+    """l: what every state adds to the (co)variance."""
+    actions: Float[Array, "S A"]
+    """The same for every action by itself."""
+    rounds: Int[Array, ""]
+    converged: Bool[Array, ""]
+    """Whether the fixed point was reached; otherwise both are of first order: without tr(Sigma C)."""
+
+
+def local_uncertainty(rows: Rows, roots: Pair, values: Pair, policies: Pair, discount: Scalar, first_order: bool) -> Local:
+    """Solves l = c + M l by iteration; where that does not contract, l = c is returned and flagged."""
+    a, b = policies
+    known, trace = rows.known(values, discount), rows.trace(roots)
+
+    def averaged(x: Float[Array, "S A A"]) -> Float[Array, " S"]:
+        return jnp.einsum("sa,sab,sb->s", a, x, b)
+
+    start = averaged(known)
+    State = tuple[Int[Array, ""], Float[Array, " S"], Float[Array, ""]]
+
+    def go_on(state: State) -> Bool[Array, ""]:
+        rounds, local, change = state
+        return (rounds < MAX_ROUNDS) & (change > TOLERANCE * jnp.max(jnp.abs(local)))
+
+    def improve(state: State) -> State:
+        rounds, local, _ = state
+        better = start + discount**2 * averaged(trace(local))
+        return rounds + 1, better, jnp.max(jnp.abs(better - local))
+
+    def by_action(local: Float[Array, " S"]) -> Float[Array, "S A"]:
+        return jnp.einsum("saa->sa", known + discount**2 * trace(local))
+
+    alone = jnp.einsum("saa->sa", known)
+    if first_order:
+        return Local(start, alone, jnp.asarray(0, jnp.int32), jnp.asarray(True))
+    first = (jnp.asarray(0, jnp.int32), start, jnp.asarray(jnp.inf, start.dtype))
+    rounds, local, change = jax.lax.while_loop(go_on, improve, first)
+    converged = jnp.isfinite(change) & (change <= TOLERANCE * jnp.max(jnp.abs(local)))
+    return Local(jnp.where(converged, local, start), jnp.where(converged, by_action(local), alone), rounds, converged)
+
+
+def covariance(roots: Pair, local: Float[Array, " S"]) -> Float[Array, "S S"]:
+    """C = X diag(l) Y^T."""
+    x, y = roots
+    return (x * local[None]) @ y.T
+
+
+def variances(
+    rows: Rows, root: Float[Array, "S S"], local: Local, discount: Scalar
+) -> tuple[Float[Array, " S"], Float[Array, "S A"]]:
+    """Var[V] = diag(C), and Var[Q(s,a)] = l(s,a) + discount^2 pbar(s,a) C pbar(s,a), without forming C."""
+    q = local.actions + discount**2 * (row_products(rows.mean, (root, root)) @ local.states)
+    return (root * root) @ local.states, q

@@ -1,0 +1,64 @@
+"""The comparison as Markdown: between its marks, from what is on disk, and a page of tables that were kept without cells."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ubex import InputError, cli
+from ubex.experiments.deep_sea import DeepSea
+from ubex.report import folder, markdown
+from ubex.runs.records import Outcome
+from ubex.runs.runner import describe
+from ubex.runs.store import Store
+
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "keep_results.py"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of two methods with made-up numbers near the published ones."""
+    experiment = DeepSea(methods=("exact-ube", "pombu"), sizes=(10,), seeds=3)
+    store = Store.open(tmp_path / "run", describe(experiment, "2026-01-01"))
+    for cell in experiment.cells():
+        base = {"exact-ube": 55.0, "pombu": 300.0}[cell.method]
+        store.finish(cell, {seed: Outcome({"total_regret": base + seed - 1}) for seed in range(3)}, 1.0)
+    store.write_tables()
+    store.close()
+    return tmp_path / "run"
+
+
+def test_tables_go_between_the_marks(run: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"# Before\n\n{markdown.BEGIN}\nold\n{markdown.END}\n\nafter\n")
+    assert cli.run(["report", str(run), "--markdown", str(page)]) == 0
+    text = page.read_text()
+    assert text.startswith("# Before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(lines) == 4
+    assert "match" in lines[2]
+    assert "differs" in lines[3]
+    markdown.write(run, page)
+    assert page.read_text() == text
+
+
+def test_a_file_without_marks_is_refused_and_kept(run: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("mine")
+    with pytest.raises(InputError, match="must have the lines"):
+        markdown.write(run, page)
+    assert page.read_text() == "mine"
+
+
+def test_kept_tables_are_a_run_that_is_done(run: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    subprocess.run([sys.executable, TOOL, run, kept], check=True)
+    found = folder.read(kept)
+    assert (found.done, found.total) == (6, 6)
+    assert json.loads((kept / "spec.json").read_text())["command"][0] == "ubex"
