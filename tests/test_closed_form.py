@@ -105,13 +105,16 @@ def test_dirichlet_moments_are_those_of_its_samples() -> None:
 
 
 def test_what_does_not_contract_is_of_first_order_and_says_so() -> None:
-    alpha, r = cyclic(1, 8, 0.002, False)
-    mean, policy = alpha / alpha.sum(axis=-1, keepdims=True), np.ones((8, 1))
+    """Two states that one hardly ever leaves, as far as is known, which is little."""
+    alpha, r = 0.1 * np.array([[[0.95, 0.05]], [[0.05, 0.95]]]), np.array([[1.0], [-1.0]])
+    mean, policy = alpha / alpha.sum(axis=-1, keepdims=True), np.ones((2, 1))
     root, value = solved(mean, r, policy, 0.99)
-    rows = DirichletRows(jnp.asarray(mean), jnp.asarray(alpha.sum(axis=-1)), jnp.zeros((8, 1)))
+    rows = DirichletRows(jnp.asarray(mean), jnp.asarray(alpha.sum(axis=-1)), jnp.zeros((2, 1)))
     pair = ((root, root), (value, value), (jnp.asarray(policy), jnp.asarray(policy)))
     found = closed_form.local_uncertainty(rows, *pair, 0.99, False)
     first = closed_form.local_uncertainty(rows, *pair, 0.99, True)
     assert not bool(found.converged)
     np.testing.assert_array_equal(found.states, first.states)
+    np.testing.assert_array_equal(found.actions, first.actions)
+    assert (np.asarray(found.states) > 0.0).all()
     assert np.isfinite(found.states).all()

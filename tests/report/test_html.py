@@ -196,7 +196,7 @@ def test_comparison_has_words_and_symbols(run: Path) -> None:
     verdicts = {row[-1] for row in grid.rows}
     assert {"\u2713 match", "\u2260 differs"} <= verdicts
     row = next(row for row in grid.rows if row[:4] == ["exact-ube", "10", "0.1", "total_regret"])
-    assert row[5] == "55 \u00b1 0.45 (5)"
+    assert row[6] == "55 \u00b1 0.45 (5)"
     assert grids.comparison(results.assign(environment="nowhere")) is None
     assert grids.comparison(results.iloc[:0]) is None
 

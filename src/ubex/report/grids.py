@@ -80,15 +80,18 @@ def comparison(results: pd.DataFrame) -> Grid | None:
         for side in ("ours", "published"):
             mean = with_error(row[f"{side}_mean"], row[f"{side}_standard_error"])
             cells.append(f"{mean} ({charts.label(row[f'{side}_seeds'])})" if mean != "-" else mean)
+            if side == "ours":
+                cells.append(limits(row["ours_low"], row["ours_high"]))
         apart = float(row["difference_in_standard_errors"])
         rows.append(
             [*cells, f"{apart:+.1f}" if math.isfinite(apart) else "-", f"{VERDICTS.get(verdict, '')} {verdict}".strip()]
         )
         marks.append({"match": "good", "within 5%": "part", "differs": "bad"}.get(verdict, ""))
-    columns = [*varied, "ours", "published", "difference", "verdict"]
+    columns = [*varied, "ours", "95% interval", "published", "difference", "verdict"]
     methods = [charts.label(value) for value in table["method"]]
     note = (
-        "Mean \u00b1 standard error (seeds). The difference is in combined standard errors; "
+        "Mean \u00b1 standard error (seeds), and the bootstrap interval of our mean. "
+        "The difference is in combined standard errors; "
         f"a match is within {metrics.MATCH:g} of them. {fixed}"
     ).strip()
     return Grid("Ours next to the published values", columns, rows, note, methods, marks, len(varied))
@@ -99,11 +102,16 @@ def with_error(mean: float, error: float) -> str:
     return charts.number(float(mean)) + (f" \u00b1 {charts.number(float(error))}" if math.isfinite(error) else "")
 
 
+def limits(low: float, high: float) -> str:
+    """An interval, where there is one."""
+    return f"[{charts.number(float(low))}, {charts.number(float(high))}]" if math.isfinite(low) else "-"
+
+
 def interval(middle: float, low: float, high: float) -> str:
     """An estimate with its interval, where it has one."""
     if not math.isfinite(low):
         return charts.number(float(middle))
-    return f"{charts.number(float(middle))} [{charts.number(float(low))}, {charts.number(float(high))}]"
+    return f"{charts.number(float(middle))} {limits(low, high)}"
 
 
 def cells(run: RunFolder) -> Grid:

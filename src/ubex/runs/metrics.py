@@ -30,6 +30,8 @@ COMPARISON = (
     "ours_mean",
     "ours_standard_error",
     "ours_seeds",
+    "ours_low",
+    "ours_high",
     "published_mean",
     "published_standard_error",
     "published_seeds",
@@ -156,6 +158,7 @@ def compare(results: pd.DataFrame) -> pd.DataFrame:
     side's. Verdicts: `match` (within 3 combined standard errors, an unknown one counting as 0), `within 5%` (of the published
     mean, otherwise), `differs`, `no published value`, and `too few seeds` (ours has no value).
 
+    ours_low and ours_high are the 95% bootstrap interval of our mean.
     difference_in_standard_errors = (ours - published) / sqrt(error_ours^2 + error_published^2), infinite over 0.
     Other settings of ours that vary between the rows get a column after the keys: otherwise rows could not be told apart.
     """
@@ -167,10 +170,11 @@ def compare(results: pd.DataFrame) -> pd.DataFrame:
             if key in group and not pd.isna(group[key]):
                 fits &= table[key].eq(group[key]) | table[key].isna()
         estimate = _estimate(values)
+        interval = bootstrap_interval(values, _mean) if fits.any() else (math.nan, math.nan)
         for other in table[fits].to_dict("records"):
             theirs = _Estimate(other["mean"], other["standard_error"], other["seeds"])
             keys = {key: other[key] if pd.isna(group.get(key, math.nan)) else group[key] for key in KEYS}
-            numbers = (*estimate, *theirs, *_judge(estimate, theirs))
+            numbers = (*estimate, *interval, *theirs, *_judge(estimate, theirs))
             rows.append(group | keys | dict(zip(COMPARISON, numbers, strict=True)))
     others = [column for column in _settings(results) if column not in KEYS]
     joined = pd.DataFrame(rows, columns=[*KEYS, *others, *COMPARISON])
@@ -223,6 +227,11 @@ def _require(results: pd.DataFrame, columns: Sequence[str]) -> None:
     for column in columns:
         if column not in results.columns:
             raise InputError(f"the results lack the column {column}; they have: {', '.join(map(str, results.columns))}")
+
+
+def _mean(samples: Float[np.ndarray, "*n T"], axis: int = -1) -> Any:
+    """The mean along an axis."""
+    return np.mean(samples, axis=axis)
 
 
 def _trimmed_mean(samples: Float[np.ndarray, "*n T"], axis: int = -1) -> Any:

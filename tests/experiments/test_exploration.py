@@ -1,0 +1,77 @@
+"""Exploration experiments: the same numbers alone, in a batch and resumed; what their cells and scalars are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ubex import InputError
+from ubex.experiments import EXPERIMENTS
+from ubex.experiments.deep_sea import DeepSea
+from ubex.experiments.deep_sea_ensemble import DeepSeaEnsemble
+from ubex.experiments.deep_sea_gain import DeepSeaGain
+from ubex.experiments.exploration import Exploration
+from ubex.experiments.seven_room import EARLIER, SevenRoom
+from ubex.runs import metrics
+from ubex.runs.checkpoint import CheckpointFolder
+from ubex.runs.jobs import JobContext
+from ubex.runs.store import from_json, to_json
+
+EXPERIMENT = DeepSea(methods=("exact-ube",), sizes=(4,), episodes=120)
+
+
+def context(folder: Path, stop_at: int = -1) -> JobContext:
+    def progress(done: int, total: int, unit: str) -> None:
+        if done == stop_at:
+            raise KeyboardInterrupt
+
+    return JobContext(CheckpointFolder(folder), progress)
+
+
+def test_alone_batched_and_resumed_are_the_same(tmp_path: Path) -> None:
+    (cell,) = EXPERIMENT.cells()
+    alone = {seed: EXPERIMENT.run(cell, [seed], context(tmp_path / f"alone{seed}"))[seed] for seed in (0, 1)}
+    assert EXPERIMENT.run(cell, [0, 1], context(tmp_path / "batch")) == alone
+    for name, seeds in (("one", [1]), ("two", [0, 1])):
+        with pytest.raises(KeyboardInterrupt):
+            EXPERIMENT.run(cell, seeds, context(tmp_path / name, stop_at=100))
+        resumed = EXPERIMENT.run(cell, seeds, context(tmp_path / name))
+        assert resumed == {seed: alone[seed] for seed in seeds}
+    assert 5 < alone[0].scalars["total_regret"] < 60
+    assert alone[0].curves["regret"].index == [50, 100]
+
+
+def test_cells_of_the_ablations() -> None:
+    assert len(DeepSeaEnsemble().cells()) == 2 * 4 * 3
+    assert len(DeepSeaGain().cells()) == 2 * 3 * 3
+    assert {cell.settings["gain"] for cell in DeepSeaGain().cells()} == {1.0, 2.0, 3.0}
+    assert {cell.method for name in EXPERIMENTS for cell in EXPERIMENTS[name]().cells() if name == "deep-sea-forms"} == {
+        "exact-ube",
+        "exact-ube-1",
+        "exact-ube-2",
+    }
+    for experiment in (entry() for entry in EXPERIMENTS.values()):
+        if isinstance(experiment, Exploration):
+            assert experiment.mode in ("processes", "batched")
+
+
+def test_regret_on_seven_room_is_against_both_optima_and_also_after_1001_episodes() -> None:
+    experiment = SevenRoom()
+    env = experiment.environment_of(experiment.cells()[0])
+    score = np.concatenate([np.zeros(1000), np.full(2000, 20.0)])
+    outcome = experiment.outcome(env, score, np.ones(3000, np.int32))
+    assert outcome.scalars["total_regret"] == 19_000.0
+    assert outcome.scalars["total_regret_true_optimum"] == pytest.approx(1000 * 20.2947 + 2000 * 0.2947, rel=1e-4)
+    assert outcome.earlier[EARLIER[0]]["total_regret"] == metrics.value_regret(score[:1001], 19.0)
+    assert from_json(to_json(outcome)).earlier == outcome.earlier
+
+
+def test_bad_fields() -> None:
+    with pytest.raises(InputError, match="size must be at least 2"):
+        DeepSea(sizes=(1,))
+    with pytest.raises(InputError, match="unknown method"):
+        DeepSeaGain(methods=("magic",))
+    with pytest.raises(InputError, match="num_models must be at least 2"):
+        DeepSeaEnsemble(num_models=(1,))
