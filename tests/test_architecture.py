@@ -16,6 +16,7 @@ LAYERS = [
     {"keys", "precision", "checks", "ube", "closed_form"},
     {"estimators", "envs"},
     {"tabular"},
+    {"covariance"},
     {"variance", "training"},
     {"runs", "doctor"},
     {"bench"},

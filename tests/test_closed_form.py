@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from worlds import World, brute_force_values, worlds
 
 from ubex import closed_form
-from ubex.closed_form import DirichletRows, SampledRows
+from ubex.closed_form import DirichletRows, SampledRows, Table
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -48,7 +48,9 @@ def test_acyclic_worlds_are_exact(random_rewards: bool) -> None:
         v, q = brute_force_values(world)
         with jax.enable_x64(True):
             root, values = solved(p.mean(axis=0), r.mean(axis=0), world.policy, world.discount)
-            rows = SampledRows(*map(jnp.asarray, (p.mean(axis=0), p - p.mean(axis=0), r - r.mean(axis=0))))
+            rows = SampledRows(
+                Table(jnp.asarray(p.mean(axis=0))), jnp.asarray(p - p.mean(axis=0)), jnp.asarray(r - r.mean(axis=0))
+            )
             var_v, var_q, cov, converged = evaluate(rows, root, values, jnp.asarray(world.policy), world.discount)
         scale = max(1.0, float(np.abs(q).max()) ** 2)
         assert bool(converged)
@@ -80,7 +82,7 @@ def test_cycles_cost_little(count: float, sparse: bool) -> None:
     truth = np.concatenate(values).var(axis=0)
     mean, policy = alpha / alpha.sum(axis=-1, keepdims=True), np.ones((25, 1))
     root, value = solved(mean, r, policy, 0.9)
-    rows = DirichletRows(jnp.asarray(mean), jnp.asarray(alpha.sum(axis=-1)), jnp.zeros((25, 1)))
+    rows = DirichletRows(Table(jnp.asarray(mean)), jnp.asarray(alpha.sum(axis=-1)), jnp.zeros((25, 1)))
     v, _, cov, converged = jax.jit(evaluate)(rows, root, value, jnp.asarray(policy), 0.9)
     assert bool(converged)
     assert np.median(np.abs(v - truth) / truth) < 0.04
@@ -95,8 +97,8 @@ def test_dirichlet_moments_are_those_of_its_samples() -> None:
     mean = alpha / alpha.sum(axis=-1, keepdims=True)
     p = np.stack([[[generator.dirichlet(row) for row in rows] for rows in alpha] for _ in range(20_000)])
     r = generator.normal(size=(20_000, 6, 2)) * r_sd
-    exact = DirichletRows(*map(jnp.asarray, (mean, alpha.sum(axis=-1), r_sd**2)))
-    drawn = SampledRows(*map(jnp.asarray, (mean, p - mean, r)))
+    exact = DirichletRows(Table(jnp.asarray(mean)), jnp.asarray(alpha.sum(axis=-1)), jnp.asarray(r_sd**2))
+    drawn = SampledRows(Table(jnp.asarray(mean)), jnp.asarray(p - mean), jnp.asarray(r))
     values = tuple(jnp.asarray(generator.normal(size=6)) for _ in range(2))
     roots = tuple(jnp.asarray(generator.normal(size=(6, 6))) for _ in range(2))
     local = jnp.asarray(generator.random(6))
@@ -109,7 +111,7 @@ def test_what_does_not_contract_is_of_first_order_and_says_so() -> None:
     alpha, r = 0.1 * np.array([[[0.95, 0.05]], [[0.05, 0.95]]]), np.array([[1.0], [-1.0]])
     mean, policy = alpha / alpha.sum(axis=-1, keepdims=True), np.ones((2, 1))
     root, value = solved(mean, r, policy, 0.99)
-    rows = DirichletRows(jnp.asarray(mean), jnp.asarray(alpha.sum(axis=-1)), jnp.zeros((2, 1)))
+    rows = DirichletRows(Table(jnp.asarray(mean)), jnp.asarray(alpha.sum(axis=-1)), jnp.zeros((2, 1)))
     pair = ((root, root), (value, value), (jnp.asarray(policy), jnp.asarray(policy)))
     found = closed_form.local_uncertainty(rows, *pair, 0.99, False)
     first = closed_form.local_uncertainty(rows, *pair, 0.99, True)

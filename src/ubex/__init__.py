@@ -1,5 +1,6 @@
 """ubex: uncertainty Bellman equations in JAX. How sure is an agent of its values, and where should it look next?"""
 
+from ubex.covariance import PolicyDifference, ValueCovariance, policy_difference, value_covariance
 from ubex.envs import ENVS
 from ubex.envs.base import TabularEnv
 from ubex.estimators import ESTIMATORS, Estimator
@@ -20,13 +21,17 @@ __all__ = [
     "Estimator",
     "InputError",
     "NextValues",
+    "PolicyDifference",
     "Posterior",
     "TabularEnv",
     "Training",
     "Transitions",
+    "ValueCovariance",
     "ValueVariance",
     "__version__",
     "load_results",
+    "policy_difference",
     "train",
+    "value_covariance",
     "value_variance",
 ]

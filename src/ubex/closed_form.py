@@ -30,11 +30,38 @@ Pair = tuple[Float[Array, "..."], Float[Array, "..."]]
 
 
 @runtime_checkable
+class Mean(Protocol):
+    """Mean transition probabilities, as what can be done with them: a table, or something that needs none."""
+
+    def expect(self, x: Float[Array, " S"]) -> Float[Array, "S A"]:
+        """Mean of x at the next state."""
+        ...
+
+    def times(self, x: Float[Array, "S T"]) -> Float[Array, "S A T"]:
+        """The same for every column."""
+        ...
+
+
+class Table(NamedTuple):
+    """Mean transition probabilities as a table."""
+
+    p: Float[Array, "S A S"]
+
+    def expect(self, x: Float[Array, " S"]) -> Float[Array, "S A"]:
+        """Mean of x at the next state."""
+        return self.p @ x
+
+    def times(self, x: Float[Array, "S T"]) -> Float[Array, "S A T"]:
+        """The same for every column."""
+        return self.p @ x
+
+
+@runtime_checkable
 class Rows(Protocol):
     """What is known of the rows of p and of r: their means, and how they vary together within a state and action."""
 
     @property
-    def mean(self) -> Float[Array, "S A S"]:
+    def mean(self) -> Mean:
         """Mean transition probabilities."""
         ...
 
@@ -50,7 +77,7 @@ class Rows(Protocol):
 class DirichletRows(NamedTuple):
     """Independent Dirichlet rows and independent rewards; different actions have nothing in common."""
 
-    mean: Float[Array, "S A S"]
+    mean: Mean
     total: Float[Array, "S A"]
     """Sum of each row's parameters."""
     reward_variance: Float[Array, "S A"]
@@ -58,7 +85,7 @@ class DirichletRows(NamedTuple):
     def known(self, values: Pair, discount: Scalar) -> Float[Array, "S A A"]:
         """Covariance of r + discount p v for fixed next values."""
         a, b = (v - jnp.mean(v) for v in values)  # rows sum to 1: a common offset adds nothing but rounding
-        covariance = self.mean @ (a * b) - (self.mean @ a) * (self.mean @ b)
+        covariance = self.mean.expect(a * b) - self.mean.expect(a) * self.mean.expect(b)
         return _own(self.reward_variance + discount**2 * covariance / (self.total + 1.0))
 
     def trace(self, roots: Pair) -> Callable[[Float[Array, " S"]], Float[Array, "S A A"]]:
@@ -68,7 +95,7 @@ class DirichletRows(NamedTuple):
         squares = row_products(self.mean, roots)
 
         def apply(local: Float[Array, " S"]) -> Float[Array, "S A A"]:
-            return _own((self.mean @ (diagonal @ local) - squares @ local) / (self.total + 1.0))
+            return _own((self.mean.expect(diagonal @ local) - squares @ local) / (self.total + 1.0))
 
         return apply
 
@@ -76,7 +103,7 @@ class DirichletRows(NamedTuple):
 class SampledRows(NamedTuple):
     """Any posterior given by samples, which stand for it: actions of one state may depend on each other and on rewards."""
 
-    mean: Float[Array, "S A S"]
+    mean: Mean
     p: Float[Array, "N S A S"]
     """Deviations of the samples from the mean."""
     r: Float[Array, "N S A"]
@@ -93,8 +120,8 @@ class SampledRows(NamedTuple):
             x, y = (deviation @ root for root in roots)
             return total + x[:, :, None] * y[:, None], None
 
-        num_states, num_actions, _ = self.mean.shape
-        zero = jnp.zeros((num_states, num_actions, num_actions, num_states), self.mean.dtype)
+        _, num_states, num_actions, _ = self.p.shape
+        zero = jnp.zeros((num_states, num_actions, num_actions, num_states), self.p.dtype)
         products = jax.lax.scan(one, zero, self.p)[0] / self.p.shape[0]
         return lambda local: products @ local
 
@@ -104,10 +131,11 @@ def _own(x: Float[Array, "S A"]) -> Float[Array, "S A A"]:
     return x[:, :, None] * jnp.eye(x.shape[1], dtype=x.dtype)[None]
 
 
-def row_products(mean: Float[Array, "S A S"], roots: Pair) -> Float[Array, "S A S"]:
+def row_products(mean: Mean, roots: Pair) -> Float[Array, "S A S"]:
     """Elementwise (p X) * (p Y) for every row p: applied to l, it gives p C p."""
-    x, y = (mean @ root for root in roots)
-    return x * y
+    x, y = roots
+    first = mean.times(x)
+    return first * (first if y is x else mean.times(y))
 
 
 class Local(NamedTuple):

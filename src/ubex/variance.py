@@ -9,17 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 
-from ubex import checks
+from ubex import checks, covariance
 from ubex.estimators import ESTIMATORS, Estimator
 from ubex.precision import float64
 from ubex.tabular import bellman, uncertainty
 from ubex.tabular.bellman import Policy, Values
+from ubex.tabular.terminal import terminal_states
 from ubex.types import MDP, InputError, KeyLike, Posterior, ValueVariance
-
-ABSORBING_TOLERANCE = 1e-12
 
 CHUNK_BYTES = 40 * 10**6
 MAX_CHUNKS = 16
@@ -77,6 +74,9 @@ def value_variance(
     chosen = resolve(estimator)
     discount = checks.discount_factor(discount)
     u_min = _lower_clip(u_min)
+    if chosen.closed is not None:
+        found = covariance.closed_form(source, policy, discount, chosen.closed == "first-order", key, num_models, ddof)
+        return found.as_value_variance()
     if isinstance(source, MDP):
         samples, mean = source, None
     elif isinstance(source, Posterior):
@@ -145,35 +145,10 @@ def chunk_slices(num_models: int, num_bytes: int) -> list[slice]:
 def resolve(estimator: str | Estimator) -> Estimator:
     """The estimator of that name, or the given one."""
     if isinstance(estimator, Estimator):
-        if (estimator.local is None) == (estimator.direct is None):
-            raise InputError("an Estimator needs exactly one of `local` and `direct`")
+        if sum(way is not None for way in (estimator.local, estimator.direct, estimator.closed)) != 1:
+            raise InputError("an Estimator needs exactly one of `local`, `direct` and `closed`")
         return estimator
     return ESTIMATORS[checks.one_of("estimator", estimator, ESTIMATORS)]
-
-
-def terminal_states(p: Float[np.ndarray, "N S A S"], r: Float[np.ndarray, "N S A"], policy: Any) -> Bool[np.ndarray, " S"]:
-    """States that are absorbing with reward 0 under the policy in every member; an error unless every state reaches one.
-
-    Without discounting the values are finite exactly then.
-    """
-    num_states, num_actions = p.shape[1:3]
-    taken = policy > 0 if policy.ndim == 2 else np.arange(num_actions) == policy[:, None]
-    stays = np.einsum("nsas->nsa", p) >= 1.0 - ABSORBING_TOLERANCE
-    terminal: Bool[np.ndarray, " S"] = np.all((stays & (r == 0.0)) | ~taken, axis=(0, 2))
-    for member, rows in enumerate(p):
-        edges = np.zeros((num_states, num_states), dtype=bool)
-        for action in range(num_actions):
-            edges |= (rows[:, action] > 0.0) & taken[:, action, None]
-        lost = ~terminal
-        if terminal.any():
-            steps = dijkstra(csr_array(edges.T), indices=np.flatnonzero(terminal), unweighted=True, min_only=True)
-            lost = np.isinf(steps)
-        if lost.any():
-            raise InputError(
-                "discount 1 needs every state to reach an absorbing state with reward 0, "
-                f"but state {lost.argmax()} does not in member {member}"
-            )
-    return terminal
 
 
 def _lower_clip(u_min: Any) -> float:

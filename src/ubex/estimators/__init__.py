@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ubex.estimators.base import Estimator
+from ubex.estimators.closed_form import closed_form, first_order
 from ubex.estimators.ensemble_mean import ensemble_mean
 from ubex.estimators.ensemble_var import ensemble_var
 from ubex.estimators.exact_ube import exact_ube
@@ -23,6 +24,8 @@ ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
         "ensemble-var": ensemble_var,
         "ensemble-mean": ensemble_mean,
         "odonoghue": odonoghue,
+        "closed-form": closed_form,
+        "first-order": first_order,
     }
 )
 

@@ -1,13 +1,14 @@
 """What an estimator of the value variance is: a record of one pure function.
 
 `local` turns next-value moments into a local uncertainty that the uncertainty Bellman equation propagates.
-`direct` turns the members' own values into a variance that nothing propagates. An estimator has exactly one of the two.
+`direct` turns the members' own values into a variance that nothing propagates. `closed` takes the moments of the posterior
+itself (see `closed_form.py`). An estimator has exactly one of the three.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from jaxtyping import Array, Float
 
@@ -23,6 +24,8 @@ class Estimator(NamedTuple):
     """(moments, ddof) -> local uncertainty, before rewards and discount."""
     direct: Callable[[Float[Array, "N *sa"], int], Float[Array, "*sa"]] | None = None
     """(member values, ddof) -> variance."""
+    closed: Literal["full", "first-order"] | None = None
+    """The closed form, whole or to first order."""
     min_models: int = 2
     """The smallest ensemble for which the estimate means something."""
     spread: bool = False

@@ -16,11 +16,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from ubex import checks
+from ubex.closed_form import DirichletRows
 from ubex.estimators import ESTIMATORS
 from ubex.keys import named
 from ubex.tabular.belief import Belief, FlatMean, mean_model, reward_posterior, sample_transitions
 from ubex.tabular.planner import Optimism, Plan, policy_iteration
-from ubex.tabular.worlds import Dense, Flat, Single, World
+from ubex.tabular.worlds import Dense, Flat, Known, Single, World
 from ubex.types import MDP, Key
 
 PSRL = "psrl"
@@ -92,7 +93,10 @@ def update(config: AgentConfig, key: Key, belief: Belief) -> Plan:
 
 
 def world(config: AgentConfig, key: Key, belief: Belief, mean: FlatMean, deviation: Float[Array, "S A"]) -> World:
-    """What an update plans in: one sample for PSRL, N samples and the mean for optimism, the mean alone without."""
+    """What an update plans in: one sample for PSRL, N samples and the mean for optimism, moments for the closed form."""
+    if config.optimism().estimator.closed is not None:
+        total = jnp.sum(belief.counts, axis=-1) + belief.counts.shape[0] * belief.concentration
+        return Known(mean, DirichletRows(mean, total, deviation**2))
     psrl, one_successor = config.method == PSRL, belief.counts.shape[-1] == 1
     num_models = 1 if psrl else config.num_models
     if psrl or config.optimism().gain > 0.0:

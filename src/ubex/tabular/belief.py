@@ -89,6 +89,13 @@ class FlatMean(NamedTuple):
         """Mean of x at the next state."""
         return jnp.sum(self.weights * x[self.successors], axis=-1) + self.share * jnp.sum(x)
 
+    def times(self, x: Float[Array, "S T"]) -> Float[Array, "S A T"]:
+        """The same for every column."""
+        total = self.share[:, :, None] * jnp.sum(x, axis=0)[None, None]
+        for b in range(self.weights.shape[-1]):
+            total = total + self.weights[:, :, b, None] * x[self.successors[:, :, b]]
+        return total
+
 
 def mean_model(belief: Belief, reward: Float[Array, "S A"]) -> FlatMean:
     """The posterior-mean MDP with these rewards."""

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ubex import ube
 from ubex.estimators import Estimator
 from ubex.tabular.bellman import Values
-from ubex.tabular.worlds import Dense, Flat, Single, World
+from ubex.tabular.worlds import Dense, Flat, Known, Single, World
 from ubex.types import Key
 
 MAX_STEPS = 40
@@ -47,6 +47,9 @@ class Plan(NamedTuple):
 
 def optimistic_values(how: Optimism, world: World, policy: Int[Array, " S"]) -> Float[Array, "S A"]:
     """Mean Q plus gain times the standard deviation of Q, for a deterministic policy."""
+    if isinstance(world, Known):
+        average, variance = world.evaluate(policy, how.discount, how.estimator.closed == "first-order")
+        return average.q + how.gain * jnp.sqrt(jnp.maximum(variance, 0.0))
     average = world.average(policy, how.discount)
     if how.gain == 0.0 or isinstance(world, Single):
         return average.q
@@ -62,7 +65,7 @@ def q_variance(
     if how.estimator.direct is not None:
         return how.estimator.direct(members.q, 0)
     local = how.estimator.local
-    assert local is not None, "an estimator has either `local` or `direct`"
+    assert local is not None, "the closed form has a world of its own"
     u = local(world.moments(members, average, policy, how.estimator.spread), 0)
     reward_variance = ube.member_variance(jnp.asarray(world.samples.r))
     if how.clip_sum:

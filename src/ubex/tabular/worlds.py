@@ -1,16 +1,18 @@
 """What the planner plans in: sampled MDPs and their mean, and the fastest exact way to evaluate a policy in each.
 
 `Dense` takes any MDPs and factorises. `Flat` is for the belief of an agent in a deterministic world (see `solvers`), and
-`Single` for PSRL, whose world is one sample and has no uncertainty.
+`Single` for PSRL, whose world is one sample and has no uncertainty. `Known` has no samples at all: the closed form needs none.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from ubex.closed_form import DirichletRows, local_uncertainty, variances
 from ubex.tabular import bellman
 from ubex.tabular.belief import FlatMean
 from ubex.tabular.bellman import RowMoments, Values
@@ -80,7 +82,30 @@ class Single(NamedTuple):
         return Values(values.v[0], values.q[0])
 
 
-World = Dense | Flat | Single
+class Known(NamedTuple):
+    """The posterior by its moments, for the closed form: nothing is sampled."""
+
+    mean: FlatMean
+    rows: DirichletRows
+
+    def root(self, policy: Actions, discount: float) -> Float[Array, "S S"]:
+        """(I - discount Pbar)^-1 under the policy."""
+        unit = jnp.eye(self.mean.r.shape[0], dtype=self.mean.r.dtype)
+        if self.mean.weights.shape[-1] == 1:
+            return solver_of(self.mean, policy, discount).solve(unit).T
+        inverse: Float[Array, "S S"] = jnp.linalg.inv(unit - discount * bellman.policy_rows(self.mean.p, policy))
+        return inverse
+
+    def evaluate(self, policy: Actions, discount: float, first_order: bool) -> tuple[Values, Float[Array, "S A"]]:
+        """Mean values and the variance of Q."""
+        root, choice = self.root(policy, discount), jax.nn.one_hot(policy, self.mean.r.shape[1], dtype=self.mean.r.dtype)
+        v = root @ bellman.policy_average(self.mean.r, policy)
+        average = Values(v, self.mean.r + discount * self.mean.expect(v))
+        local = local_uncertainty(self.rows, (root, root), (v, v), (choice, choice), discount, first_order)
+        return average, variances(self.rows, root, local, discount)[1]
+
+
+World = Dense | Flat | Single | Known
 
 
 def solver_of(mean: FlatMean, policy: Actions, discount: float) -> MeanSolver:

@@ -1,0 +1,231 @@
+"""The closed form as library calls: the covariance of values across states, and how sure one policy is better than another.
+
+Nothing is sampled where the posterior is one of ours; any other is sampled and its moments are taken from the samples.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+from numpy.typing import ArrayLike
+
+from ubex import checks
+from ubex import closed_form as form
+from ubex.closed_form import DirichletRows, Local, Rows, SampledRows, Table
+from ubex.precision import float64
+from ubex.tabular.posterior import TabularPosterior
+from ubex.tabular.terminal import terminal_states
+from ubex.types import MDP, InputError, KeyLike, Posterior, ValueVariance
+
+
+class ValueCovariance(NamedTuple):
+    """What `value_covariance` returns, as NumPy arrays."""
+
+    covariance: Float[np.ndarray, "S S"]
+    """Posterior covariance of the values of any two states."""
+    mean: Float[np.ndarray, " S"]
+    """Values in the mean MDP."""
+    converged: bool
+    """Whether the fixed point was reached; otherwise the covariance is of first order, and too small."""
+
+
+class PolicyDifference(NamedTuple):
+    """What `policy_difference` returns: of V under the first policy minus V under the second."""
+
+    mean: Float[np.ndarray, " S"]
+    variance: Float[np.ndarray, " S"]
+    converged: bool
+
+
+class ClosedForm(NamedTuple):
+    """The closed form for one policy."""
+
+    root: Float[Array, "S S"]
+    v_mean: Float[Array, " S"]
+    q_mean: Float[Array, "S A"]
+    v: Float[Array, " S"]
+    q: Float[Array, "S A"]
+    local: Local
+
+    def as_value_variance(self) -> ValueVariance:
+        """The answer of `value_variance`."""
+        return ValueVariance(*(np.asarray(x) for x in (self.v, self.q, self.v_mean, self.q_mean, self.local.actions)))
+
+
+class Problem(NamedTuple):
+    """A posterior by its moments."""
+
+    mean: MDP
+    rows: Rows
+    members: MDP
+    """Members in which discount 1 has to end: the samples, or the mean alone."""
+
+
+@float64
+def value_covariance(
+    source: MDP | Posterior,
+    policy: ArrayLike,
+    discount: float,
+    *,
+    first_order: bool = False,
+    key: KeyLike | None = None,
+    num_models: int = 1000,
+    ddof: int = 0,
+) -> ValueCovariance:
+    """Posterior covariance of the values of a policy across states, by the closed form.
+
+    Args:
+        source: a `DirichletNormal` posterior (exact moments, no key), another posterior, or samples as for `value_variance`.
+        policy: probabilities (S, A), or one action for each state (S,) as integers.
+        discount: in [0, 1].
+        first_order: leave out the part of second order.
+        key: for another posterior, the key of its samples.
+        num_models: for another posterior, the number of samples.
+        ddof: with samples, moments divide by N - ddof.
+
+    Example:
+        >>> posterior = __import__("ubex").DirichletNormal(3, 1)
+        >>> value_covariance(posterior, [0, 0, 0], 0.9).covariance.shape
+        (3, 3)
+    """
+    found = closed_form(source, policy, discount, first_order, key, num_models, ddof)
+    covariance = form.covariance((found.root, found.root), found.local.states)
+    return ValueCovariance(np.asarray(covariance), np.asarray(found.v_mean), bool(found.local.converged))
+
+
+@float64
+def policy_difference(
+    source: MDP | Posterior,
+    policy: ArrayLike,
+    other: ArrayLike,
+    discount: float,
+    *,
+    first_order: bool = False,
+    key: KeyLike | None = None,
+    num_models: int = 1000,
+    ddof: int = 0,
+) -> PolicyDifference:
+    """Posterior mean and variance of V(policy) - V(other) in every state, by the closed form; arguments as `value_covariance`.
+
+    What both policies do in a state they do under the same unknown row, so much of the uncertainty cancels.
+    """
+    discount = checks.discount_factor(discount)
+    problem = moments(source, key, num_models, ddof)
+    sides = [solve(problem, probabilities(problem, choice), discount) for choice in (policy, other)]
+    parts = {
+        (i, j): _shared(
+            problem.rows,
+            (sides[i].root, sides[j].root),
+            (sides[i].v, sides[j].v),
+            (sides[i].policy, sides[j].policy),
+            discount,
+            first_order,
+        )
+        for i, j in ((0, 0), (1, 1), (0, 1))
+    }
+    converged = all(bool(local.converged) for _, local in parts.values())
+    variance = parts[0, 0][0] + parts[1, 1][0] - 2.0 * parts[0, 1][0]
+    mean = sides[0].v - sides[1].v
+    return PolicyDifference(np.asarray(mean), np.asarray(jnp.maximum(variance, 0.0)), converged)
+
+
+class Side(NamedTuple):
+    """One policy in the mean MDP."""
+
+    policy: Float[Array, "S A"]
+    root: Float[Array, "S S"]
+    v: Float[Array, " S"]
+
+
+def closed_form(
+    source: MDP | Posterior,
+    policy: ArrayLike,
+    discount: float,
+    first_order: bool,
+    key: KeyLike | None,
+    num_models: int,
+    ddof: int,
+) -> ClosedForm:
+    """Everything that the closed form says of one policy."""
+    discount = checks.discount_factor(discount)
+    problem = moments(source, key, num_models, ddof)
+    side = solve(problem, probabilities(problem, policy), discount)
+    local, v, q = _evaluate(problem.rows, side, discount, first_order)
+    q_mean = jnp.asarray(problem.mean.r) + discount * problem.rows.mean.expect(side.v)
+    return ClosedForm(side.root, side.v, q_mean, v, q, local)
+
+
+def moments(source: MDP | Posterior, key: KeyLike | None, num_models: int, ddof: int) -> Problem:
+    """The posterior by its moments: exact ones where it is ours, else those of samples."""
+    if isinstance(source, TabularPosterior):
+        mean = MDP(*map(jnp.asarray, checks.mdp_arrays(source.mean())))
+        total, spread = (jnp.asarray(x) for x in (source.transitions.alpha.sum(axis=-1), source.rewards.variance()))
+        known = jnp.arange(spread.shape[0])[:, None] == spread.shape[0] - 1
+        spread = jnp.where(known, 0.0, spread) if source.terminal else spread
+        rows = DirichletRows(Table(jnp.asarray(mean.p)), total, spread)
+        return Problem(mean, rows, MDP(np.asarray(mean.p)[None], np.asarray(mean.r)[None]))
+    if isinstance(source, MDP):
+        samples = source
+    elif isinstance(source, Posterior):
+        if key is None:
+            raise InputError("a posterior of another kind is sampled: give key= (a JAX key or an integer seed)")
+        samples = source.sample(key, checks.whole("num_models", num_models, 2))
+    else:
+        raise InputError(f"source must be an MDP with a sample axis or a posterior, but it is a {type(source).__name__}")
+    p, r = checks.mdp_arrays(samples)
+    if p.ndim == 3:
+        raise InputError(f"p has shape {p.shape}, one MDP without a sample axis: a variance needs samples, (N, S, A, S)")
+    checks.whole("the number of members", p.shape[0], 2)
+    if checks.whole("ddof", ddof, 0) >= p.shape[0]:
+        raise InputError(f"ddof must be smaller than the number of members {p.shape[0]}, but it is {ddof}")
+    scale = (p.shape[0] / (p.shape[0] - ddof)) ** 0.5
+    centre, level = (x[0] + (x - x[:1]).mean(axis=0) for x in (p, r))  # identical members give that very member
+    rows_ = SampledRows(Table(jnp.asarray(centre)), jnp.asarray(scale * (p - centre)), jnp.asarray(scale * (r - level)))
+    return Problem(MDP(jnp.asarray(centre), jnp.asarray(level)), rows_, MDP(p, r))
+
+
+def probabilities(problem: Problem, policy: ArrayLike) -> Float[Array, "S A"]:
+    """The policy as probabilities."""
+    num_states, num_actions = jnp.asarray(problem.mean.r).shape
+    choice = jnp.asarray(checks.policy_array(policy, num_states, num_actions))
+    return jax.nn.one_hot(choice, num_actions, dtype=jnp.float64) if choice.ndim == 1 else choice
+
+
+def solve(problem: Problem, policy: Float[Array, "S A"], discount: float) -> Side:
+    """The policy in the mean MDP: the inverse of its Bellman equation, and its values."""
+    terminal: Bool[Array, " S"] | None = None
+    if discount == 1.0:
+        p, r = (np.asarray(array) for array in problem.members)
+        terminal = jnp.asarray(terminal_states(p, r, np.asarray(policy)))
+    rows = jnp.einsum("sa,sat->st", policy, jnp.asarray(problem.mean.p))
+    if terminal is not None:
+        rows = jnp.where(terminal[None, :], 0.0, rows)
+    root = jnp.linalg.inv(jnp.eye(rows.shape[0], dtype=rows.dtype) - discount * rows)
+    return Side(policy, root, root @ jnp.sum(policy * jnp.asarray(problem.mean.r), axis=1))
+
+
+@jax.jit
+def _variances(rows: Rows, root: Float[Array, "S S"], local: Local, discount: form.Scalar) -> tuple[Array, Array]:
+    return form.variances(rows, root, local, discount)
+
+
+def _evaluate(rows: Rows, side: Side, discount: float, first_order: bool) -> tuple[Local, Array, Array]:
+    pairs = ((side.root, side.root), (side.v, side.v), (side.policy, side.policy))
+    local = _local(rows, *pairs, discount, first_order)
+    v, q = _variances(rows, side.root, local, discount)
+    return local, v, q
+
+
+_local = jax.jit(form.local_uncertainty, static_argnames="first_order")
+
+
+def _shared(
+    rows: Rows, roots: form.Pair, values: form.Pair, policies: form.Pair, discount: float, first_order: bool
+) -> tuple[Float[Array, " S"], Local]:
+    """Covariance of the values of two policies, state by state."""
+    local = _local(rows, roots, values, policies, discount, first_order)
+    return (roots[0] * roots[1]) @ local.states, local

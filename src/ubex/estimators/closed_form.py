@@ -1,0 +1,10 @@
+"""`closed-form` and `first-order`: the variance from moments of the posterior, without sampling (docs/closed-form.md)."""
+
+from ubex.estimators.base import Estimator
+
+closed_form = Estimator(
+    summary="from moments of the posterior: exact without cycles, close with them, no sampling", closed="full"
+)
+first_order = Estimator(
+    summary="the closed form to first order (delta method): never diverges, too small", closed="first-order"
+)

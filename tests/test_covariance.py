@@ -1,0 +1,121 @@
+"""The closed form as library calls: covariances, differences of policies, and `value_variance` by it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from worlds import World, brute_force_values, random_ensemble, random_policy, worlds
+
+import ubex
+from ubex import MDP, DirichletNormal
+
+
+def posterior(states: int = 6, actions: int = 2) -> DirichletNormal:
+    generator = np.random.default_rng(0)
+    belief = DirichletNormal(states, actions, concentration=0.5, reward_precision=4.0, terminal=True)
+    seen = [generator.integers(high, size=40) for high in (states, actions, states + 1)]
+    return belief.observe(ubex.Transitions(seen[0], seen[1], generator.normal(size=40), seen[2]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(worlds(random_rewards=True))
+def test_acyclic_worlds_are_exact(world: World) -> None:
+    """Variance, covariance, and the difference from another policy, against every member evaluated by recursion."""
+    v, q = brute_force_values(world)
+    scale = max(1.0, float(np.abs(q).max()) ** 2)
+    variance = ubex.value_variance(world.samples, world.policy, world.discount, estimator="closed-form")
+    np.testing.assert_allclose(variance.v, v.var(axis=0), atol=1e-9 * scale)
+    np.testing.assert_allclose(variance.q[:-1], q.var(axis=0)[:-1], atol=1e-9 * scale)
+    found = ubex.value_covariance(world.samples, world.policy, world.discount)
+    assert found.converged
+    np.testing.assert_allclose(found.covariance, np.cov(v.T, ddof=0), atol=1e-9 * scale)
+    other = np.zeros_like(world.policy)
+    other[:, 0] = 1.0
+    v_other, _ = brute_force_values(world._replace(policy=other))
+    difference = ubex.policy_difference(world.samples, world.policy, other, world.discount)
+    np.testing.assert_allclose(difference.mean, (v - v_other).mean(axis=0), atol=1e-9 * scale)
+    np.testing.assert_allclose(difference.variance, (v - v_other).var(axis=0), atol=1e-8 * scale)
+
+
+def test_covariance_is_symmetric_and_positive() -> None:
+    belief = posterior()
+    found = ubex.value_covariance(belief, random_policy(3, 7, 2), 0.95)
+    assert found.converged
+    np.testing.assert_allclose(found.covariance, found.covariance.T, rtol=1e-12)
+    assert np.linalg.eigvalsh(found.covariance).min() > -1e-12
+    variance = ubex.value_variance(belief, random_policy(3, 7, 2), 0.95, estimator="closed-form")
+    np.testing.assert_allclose(np.diag(found.covariance), variance.v, rtol=1e-12)
+
+
+def test_a_policy_does_not_differ_from_itself() -> None:
+    for policy in (np.zeros(7, int), random_policy(1, 7, 2)):
+        found = ubex.policy_difference(posterior(), policy, policy, 0.9)
+        assert (found.variance == 0.0).all()
+        assert (found.mean == 0.0).all()
+
+
+def test_difference_of_policies_against_samples() -> None:
+    """Policies that agree in most states: their values are correlated, and the variance of the difference is smaller."""
+    belief = posterior()
+    first, second = np.zeros(7, int), np.array([1, 0, 0, 0, 0, 0, 0])
+    found = ubex.policy_difference(belief, first, second, 0.8)
+    samples = belief.sample(0, 20_000)
+    p, r = np.asarray(samples.p), np.asarray(samples.r)
+    values = []
+    for policy in (first, second):
+        rows, rewards = p[:, np.arange(7), policy], r[:, np.arange(7), policy]
+        values.append(np.linalg.solve(np.eye(7) - 0.8 * rows, rewards[..., None])[..., 0])
+    truth = (values[0] - values[1])[:, :6]
+    np.testing.assert_allclose(found.variance[:6], truth.var(axis=0), rtol=0.15)
+    apart = values[0].var(axis=0) + values[1].var(axis=0)
+    assert (found.variance[:6] < apart[:6]).all()
+
+
+def test_moments_of_many_samples_are_those_of_the_posterior() -> None:
+    belief, policy = posterior(), random_policy(2, 7, 2)
+    exact = ubex.value_variance(belief, policy, 0.9, estimator="closed-form")
+    drawn = ubex.value_variance(belief.sample(1, 20_000), policy, 0.9, estimator="closed-form")
+    np.testing.assert_allclose(drawn.v, exact.v, rtol=0.05, atol=1e-12)
+    np.testing.assert_allclose(drawn.q, exact.q, rtol=0.05, atol=1e-12)
+    lower = ubex.value_variance(belief, policy, 0.9, estimator="first-order")
+    assert (lower.v <= exact.v + 1e-15).all()
+
+
+def test_no_key_is_needed_where_nothing_is_sampled() -> None:
+    class Other:
+        """A posterior that only knows how to sample."""
+
+        def sample(self, key: object, num_models: int) -> MDP:
+            return posterior().sample(key, num_models)  # type: ignore[arg-type]
+
+        def mean(self) -> MDP:
+            return posterior().mean()
+
+    policy = np.zeros(7, int)
+    exact = ubex.value_covariance(posterior(), policy, 0.9)
+    with pytest.raises(ubex.InputError, match="give key="):
+        ubex.value_covariance(Other(), policy, 0.9)
+    near = ubex.value_covariance(Other(), policy, 0.9, key=0, num_models=5000)
+    np.testing.assert_allclose(np.diag(near.covariance), np.diag(exact.covariance), rtol=0.2, atol=1e-9)
+
+
+def test_ddof() -> None:
+    samples = random_ensemble(1, 4, 5, 2)
+    policy = np.zeros(5, int)
+    plain, other = (ubex.value_variance(samples, policy, 0.9, estimator="first-order", ddof=d) for d in (0, 1))
+    np.testing.assert_allclose(other.v, plain.v * 4 / 3, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ubex.value_covariance(posterior(), np.zeros(3, int), 0.9), "policy must give one action for each of 7"),
+        (lambda: ubex.value_covariance(DirichletNormal(3, 1), np.zeros(3, int), 1.0), "discount 1 needs"),
+        (lambda: ubex.value_covariance(random_ensemble(0, 1, 3, 2), np.zeros(3, int), 0.9), "at least 2, but it is 1"),
+        (lambda: ubex.policy_difference(posterior(), np.zeros(7, int), np.full(7, 5), 0.9), "policy takes action 5"),
+    ],
+)
+def test_bad_input(call: object, message: str) -> None:
+    with pytest.raises(ubex.InputError, match=message):
+        call()  # type: ignore[operator]
