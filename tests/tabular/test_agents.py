@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ubex import MDP
+from ubex import MDP, DirichletNormal, Transitions, value_variance
 from ubex.envs.base import rollout
 from ubex.envs.deep_sea import deep_sea
 from ubex.tabular import agents
@@ -58,6 +58,26 @@ def test_the_fast_way_plans_what_factorisations_plan(method: str) -> None:
         fast, slow = plans(jax.random.key(seed))
         np.testing.assert_array_equal(fast.policy, slow.policy)
         assert int(fast.steps) == int(slow.steps)
+
+
+@pytest.mark.parametrize("branching", [1, 2])
+@pytest.mark.parametrize("name", ["closed-form", "first-order"])
+def test_the_closed_form_plans_with_the_variance_of_the_public_call(name: str, branching: int) -> None:
+    env, belief, posterior = deep_sea(4), prior(16, 2, branching), DirichletNormal(16, 2, terminal=True)
+    for episode in range(5):
+        policy = np.random.default_rng(episode).integers(2, size=17)
+        seen = rollout(env, jax.random.key(episode), jnp.asarray(policy, jnp.int32))
+        belief = observe(belief, seen, 4)
+        steps = Transitions(*(np.asarray(x) for x in (seen.state, seen.action, seen.reward, seen.next_state)))
+        posterior = posterior.observe(steps, repeats=4)
+    reward, deviation = reward_posterior(belief, 1.0, 1e6)
+    world = agents.world(AgentConfig(method=name), jax.random.key(0), belief, mean_model(belief, reward), deviation)
+    for seed in range(3):
+        policy = np.random.default_rng(seed).integers(2, size=17)
+        average, variance = world.evaluate(jnp.asarray(policy, jnp.int32), 0.99, name == "first-order")
+        expected = value_variance(posterior, policy, 0.99, estimator=name)
+        np.testing.assert_allclose(average.q[:-1], expected.q_mean[:-1], rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(variance[:-1], expected.q[:-1], rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def plain_iteration(name: str, gain: float, samples: MDP, policy: np.ndarray) ->
     return policy, MAX_STEPS
 
 
-@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+@pytest.mark.parametrize("name", sorted(name for name in ESTIMATORS if ESTIMATORS[name].closed is None))
 def test_agrees_with_all_steps_made(name: str) -> None:
     run = jax.jit(planner.policy_iteration, static_argnames="how")
     short = 0
