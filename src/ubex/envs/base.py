@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ubex.types import MDP, Key
@@ -38,6 +39,26 @@ class TabularEnv(NamedTuple):
     """Return of the best policy over one episode, undiscounted."""
     branching: int | None = None
     """The most next states that one action can lead to, which makes sampling the posterior fast; None if that is not known."""
+
+
+def table_step(mdp: MDP, terminal: int | None = None) -> Callable[[Key, Int[Array, ""], Int[Array, ""]], Step]:
+    """The `step` of an environment that is known by its tables; reaching the state `terminal` ends an episode."""
+    log_p, rewards = jnp.log(jnp.asarray(mdp.p, jnp.float32)), jnp.asarray(mdp.r, jnp.float32)
+
+    def step(key: Key, state: Int[Array, ""], action: Int[Array, ""]) -> Step:
+        after = jax.random.categorical(key, log_p[state, action]).astype(jnp.int32)
+        over = jnp.asarray(False) if terminal is None else after == terminal
+        return Step(after, rewards[state, action], over)
+
+    return step
+
+
+def finite_horizon_optimum(p: np.ndarray, r: np.ndarray, horizon: int) -> np.ndarray:
+    """Best undiscounted return over `horizon` steps from every state, by backups."""
+    value = np.zeros(p.shape[0])
+    for _ in range(horizon):
+        value = (r + p @ value).max(axis=1)
+    return value
 
 
 class Trajectory(NamedTuple):

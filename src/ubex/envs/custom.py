@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Int
-
 from ubex import checks
-from ubex.envs.base import Step, TabularEnv
-from ubex.types import MDP, InputError, Key
+from ubex.envs.base import TabularEnv, finite_horizon_optimum, table_step
+from ubex.types import MDP, InputError
 
 HORIZON = 100
 """Steps of an episode where nobody says how many."""
@@ -30,17 +25,10 @@ def from_mdp(mdp: MDP, start: int = 0, horizon: int = HORIZON, name: str = "mdp"
     if not 0 <= checks.whole("start", start, 0) < num_states:
         raise InputError(f"start must be a state, 0 to {num_states - 1}, but it is {start}")
     horizon = checks.whole("horizon", horizon, 1)
-    log_p, rewards = jnp.log(jnp.asarray(p, jnp.float32)), jnp.asarray(r, jnp.float32)
-
-    def step(key: Key, state: Int[Array, ""], action: Int[Array, ""]) -> Step:
-        after = jax.random.categorical(key, log_p[state, action]).astype(jnp.int32)
-        return Step(after, rewards[state, action], jnp.asarray(False))
-
-    value = np.zeros(num_states)
-    for _ in range(horizon):
-        value = (r + p @ value).max(axis=1)
+    best = float(finite_horizon_optimum(p, r, horizon)[start])
+    whole = MDP(p, r)
     branching = int((p > 0).sum(axis=-1).max())
-    return TabularEnv(name, num_states, num_actions, horizon, start, step, lambda: MDP(p, r), float(value[start]), branching)
+    return TabularEnv(name, num_states, num_actions, horizon, start, table_step(whole), lambda: whole, best, branching)
 
 
 def discrete_sizes(env: Any) -> tuple[int, int]:

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import functools
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
 
 from ubex import checks
-from ubex.envs.base import Step, TabularEnv
-from ubex.types import MDP, Key
+from ubex.envs.base import TabularEnv, finite_horizon_optimum, table_step
+from ubex.types import MDP
 
 SUMMARY = "the paper's seven connected rooms with slippery moves"
 ROOM = 5
@@ -55,16 +52,12 @@ def n_room(rooms: int = 7) -> TabularEnv:
             for cell in others:
                 p[here, action, number[cell]] = (1.0 - SUCCESS) / len(others)
     r[start], r[near], r[goal] = START_REWARD, NEAR_REWARD, GOAL_REWARD
-    log_p, rewards = jnp.log(jnp.asarray(p, jnp.float32)), jnp.asarray(r, jnp.float32)
-
-    def step(key: Key, state: Int[Array, ""], action: Int[Array, ""]) -> Step:
-        after = jax.random.categorical(key, log_p[state, action]).astype(jnp.int32)
-        return Step(after, rewards[state, action], jnp.asarray(False))
-
     best = float(finite_horizon_optimum(p, r, HORIZON)[start])
     name = "seven-room" if rooms == 7 else f"{rooms}-room"
     actions = len(MOVES)
-    return TabularEnv(name, len(cells), actions, HORIZON, start, step, lambda: MDP(p, r), best, branching=actions)
+    return TabularEnv(
+        name, len(cells), actions, HORIZON, start, table_step(MDP(p, r)), lambda: MDP(p, r), best, branching=actions
+    )
 
 
 def floor_plan(rooms: int) -> tuple[np.ndarray, list[tuple[int, int]]]:
@@ -84,14 +77,6 @@ def floor_plan(rooms: int) -> tuple[np.ndarray, list[tuple[int, int]]]:
             free[(before[0] + center[0]) // 2, (before[1] + center[1]) // 2] = True
         centers.append(center)
     return free, centers
-
-
-def finite_horizon_optimum(p: np.ndarray, r: np.ndarray, horizon: int) -> np.ndarray:
-    """Best undiscounted return over `horizon` steps from every state, by backups."""
-    value = np.zeros(p.shape[0])
-    for _ in range(horizon):
-        value = (r + p @ value).max(axis=1)
-    return value
 
 
 def finite_horizon_value(p: np.ndarray, r: np.ndarray, policy: np.ndarray, horizon: int) -> np.ndarray:

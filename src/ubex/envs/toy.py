@@ -9,14 +9,11 @@ from __future__ import annotations
 import functools
 from itertools import product
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
 
 from ubex import checks
-from ubex.envs.base import Step, TabularEnv
-from ubex.types import MDP, Key
+from ubex.envs.base import TabularEnv, table_step
+from ubex.types import MDP
 
 SUMMARY = "the paper's five-state toy example with uncertain delta and beta"
 STATES = ("s0", "s1", "s2", "s3", "sT")
@@ -47,14 +44,8 @@ def toy(delta: float = 0.65, beta: float = 0.45) -> TabularEnv:
     delta, beta = checks.real("delta", delta, 0.0, 1.0), checks.real("beta", beta, 0.0, 1.0)
     mdp = as_mdp(delta, beta)
     terminal = len(STATES) - 1
-    log_p, rewards = jnp.log(jnp.asarray(mdp.p, jnp.float32)), jnp.asarray(mdp.r, jnp.float32)
-
-    def step(key: Key, state: Int[Array, ""], action: Int[Array, ""]) -> Step:
-        after = jax.random.categorical(key, log_p[state, action]).astype(jnp.int32)
-        return Step(after, rewards[state, action], after == terminal)
-
     best = delta * beta * REWARD
-    return TabularEnv("toy", terminal, 1, terminal, 0, step, lambda: mdp, best, branching=2)
+    return TabularEnv("toy", terminal, 1, terminal, 0, table_step(mdp, terminal), lambda: mdp, best, branching=2)
 
 
 def posterior_samples(correlated: bool = False) -> MDP:
