@@ -15,7 +15,7 @@ LAYERS = [
     {"types"},
     {"keys", "precision", "checks", "ube", "closed_form"},
     {"estimators", "envs"},
-    {"tabular"},
+    {"tabular", "deep"},
     {"covariance"},
     {"variance", "training"},
     {"runs", "doctor"},
@@ -70,5 +70,6 @@ def test_the_root_only_exports_names() -> None:
 
 
 def test_every_test_file_mirrors_a_module() -> None:
-    for path in (ROOT / "tests" / "tabular").glob("test_*.py"):
-        assert (PACKAGE / "tabular" / path.name.removeprefix("test_")).exists(), path
+    for part in ("tabular", "deep"):
+        for path in (ROOT / "tests" / part).glob("test_*.py"):
+            assert (PACKAGE / part / path.name.removeprefix("test_")).exists(), path

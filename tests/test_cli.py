@@ -139,11 +139,15 @@ def test_load_results_refuses_what_is_not_a_run(tmp_path: Path) -> None:
 
 def test_bench_prints_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ubex.bench.tabular.NUM_STATES", 120)
+    monkeypatch.setattr("ubex.bench.tabular.CLOSED_STATES", 40)
     monkeypatch.setattr("ubex.bench.tabular.peak_memory_ratio", lambda: 1.0)
     assert cli.run(["bench", "tabular", "--json", "--sizes", "4", "--methods", "psrl", "--episodes", "20"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["value_variance"]["ratio"] > 0
     assert found["value_variance"]["states"] == 120
+    closed = found["closed_form"]
+    assert (closed["states"], closed["actions"], closed["bound"]) == (40, 4, 20)
+    assert closed["solves"] == pytest.approx(closed["call_seconds"] / closed["solve_seconds"])
     (update,) = found["update"]
     assert (update["size"], update["states"], update["method"]) == (4, 17, "psrl")
     assert update["update_in_solves"] == pytest.approx(update["seconds_per_update"] / update["solve_seconds"])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from worlds import World, brute_force_values, worlds
 
-from ubex import closed_form
+from ubex import MDP, closed_form, value_variance
 from ubex.closed_form import DirichletRows, SampledRows, Table
 
 
@@ -72,12 +72,13 @@ def cyclic(seed: int, states: int, count: float, sparse: bool) -> tuple[np.ndarr
 
 @pytest.mark.parametrize(("count", "sparse"), [(1.0, False), (5.0, True)])
 def test_cycles_cost_little(count: float, sparse: bool) -> None:
-    """25 states, discount 0.9, 20,000 samples: within 4% in the median."""
+    """25 states, discount 0.9, 20,000 samples: within 4% in the median, where the Bellman equation is off by half."""
     alpha, r = cyclic(3, 25, count, sparse)
-    generator, values = np.random.default_rng(0), []
+    generator, values, members = np.random.default_rng(0), [], []
     for _ in range(20):
         gamma = generator.gamma(np.where(alpha > 0, alpha, 1.0)[None, :, 0], size=(1000, 25, 25)) * (alpha > 0)[None, :, 0]
         p = gamma / gamma.sum(axis=-1, keepdims=True)
+        members.append(p)
         values.append(np.linalg.solve(np.eye(25) - 0.9 * p, np.broadcast_to(r, (1000, 25, 1)))[..., 0])
     truth = np.concatenate(values).var(axis=0)
     mean, policy = alpha / alpha.sum(axis=-1, keepdims=True), np.ones((25, 1))
@@ -86,6 +87,9 @@ def test_cycles_cost_little(count: float, sparse: bool) -> None:
     v, _, cov, converged = jax.jit(evaluate)(rows, root, value, jnp.asarray(policy), 0.9)
     assert bool(converged)
     assert np.median(np.abs(v - truth) / truth) < 0.04
+    samples = MDP(np.concatenate(members)[:, :, None], r)
+    exact = value_variance(samples, np.zeros(25, int), 0.9, estimator="exact-ube", u_min=-np.inf)
+    assert np.median(np.abs(exact.v - truth) / truth) > 0.5
     np.testing.assert_allclose(cov, np.asarray(cov).T, atol=1e-12)
     assert np.linalg.eigvalsh(np.asarray(cov)).min() > -1e-12
 

@@ -117,6 +117,7 @@ class NoOptions:
 
 def list_command(arguments: list[str]) -> int:
     """environments, estimators, agents, experiments"""
+    from ubex.deep.config import DEEP_AGENTS
     from ubex.envs import ENVS
     from ubex.estimators import ESTIMATORS
     from ubex.experiments import EXPERIMENTS
@@ -127,7 +128,8 @@ def list_command(arguments: list[str]) -> int:
     kinds: dict[str, Mapping[str, Any]] = {
         "environments": ENVS,
         "estimators": ESTIMATORS,
-        "agents": AGENTS,
+        "agents, tabular": AGENTS,
+        "agents, deep": DEEP_AGENTS,
         "experiments": EXPERIMENTS,
     }
     for title, entries in kinds.items():
@@ -147,8 +149,16 @@ def run_command(arguments: list[str]) -> int:
         print("\n".join(f"  {name:<12} {entry.summary}" for name, entry in EXPERIMENTS.items()))
         return 0 if arguments else BAD_INPUT
     name = checks.one_of("experiment", arguments[0], EXPERIMENTS)
-    options = parse(run_options(EXPERIMENTS[name]), arguments[1:], f"ubex run {name}")
+    options = parse(run_options(EXPERIMENTS[name], preset(EXPERIMENTS[name], arguments)), arguments[1:], f"ubex run {name}")
     return run_experiment(options, ["ubex", "run", *arguments])
+
+
+def preset(experiment: type[Any], arguments: list[str]) -> Mapping[str, Any]:
+    """The fields that `--preset NAME` changes by default; a wrong name is refused when the experiment is made."""
+    words = [word for argument in arguments for word in argument.split("=", 1)]
+    chosen = words[words.index("--preset") + 1 :][:1] if "--preset" in words else []
+    fields: Mapping[str, Any] = experiment.presets.get(chosen[0], {}) if chosen else {}
+    return fields
 
 
 def run_experiment(options: Any, words: list[str]) -> int:
@@ -212,8 +222,8 @@ def default_folder(experiment: Any) -> Path:
     return base.with_name(f"{base.name}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}")
 
 
-def run_options(experiment: type[Any]) -> type[Any]:
-    """Options of `ubex run NAME`: what every run has, and the experiment's fields without a prefix."""
+def run_options(experiment: type[Any], changed: Mapping[str, Any] | None = None) -> type[Any]:
+    """Options of `ubex run NAME`: what every run has, and the experiment's fields without a prefix, with changed defaults."""
     from ubex.runs import runner
 
     return dataclasses.make_dataclass(
@@ -222,7 +232,7 @@ def run_options(experiment: type[Any]) -> type[Any]:
             (
                 "experiment",
                 Annotated[experiment, tyro.conf.arg(name="")],
-                dataclasses.field(default_factory=experiment),
+                dataclasses.field(default_factory=lambda: experiment(**(changed or {}))),
             ),
             (
                 "smoke",
@@ -245,10 +255,10 @@ def run_options(experiment: type[Any]) -> type[Any]:
 
 
 def bench_command(arguments: list[str]) -> int:
-    """measured ratios: `ubex bench tabular [--json]`"""
-    from ubex.bench import tabular
+    """measured ratios: `ubex bench tabular|deep [--json]`"""
+    from ubex.bench import deep, tabular
 
-    suites: dict[str, type[Any]] = {"tabular": tabular.Tabular}
+    suites: dict[str, type[Any]] = {"tabular": tabular.Tabular, "deep": deep.Deep}
     suite, rest = (arguments[0], arguments[1:]) if arguments and arguments[0] in suites else ("tabular", arguments)
     if rest and not rest[0].startswith("-"):
         checks.one_of("bench", rest[0], suites)

@@ -5,6 +5,7 @@ Nothing is sampled where the posterior is one of ours; any other is sampled and 
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -17,8 +18,10 @@ from ubex import checks
 from ubex import closed_form as form
 from ubex.closed_form import DirichletRows, Local, Rows, SampledRows, Table
 from ubex.precision import float64
+from ubex.tabular import unrolled
 from ubex.tabular.posterior import TabularPosterior
 from ubex.tabular.terminal import terminal_states
+from ubex.tabular.unrolled import Step
 from ubex.types import MDP, InputError, KeyLike, Posterior, ValueVariance
 
 
@@ -75,6 +78,7 @@ def value_covariance(
     key: KeyLike | None = None,
     num_models: int = 1000,
     ddof: int = 0,
+    horizon: int | None = None,
 ) -> ValueCovariance:
     """Posterior covariance of the values of a policy across states, by the closed form.
 
@@ -86,12 +90,18 @@ def value_covariance(
         key: for another posterior, the key of its samples.
         num_models: for another posterior, the number of samples.
         ddof: with samples, moments divide by N - ddof.
+        horizon: number of steps that the values count, at discount 1 too; without it they never end. Every step then has rows
+            of its own, drawn anew from the posterior: no row is met twice, and the answer is exact for that posterior.
 
     Example:
         >>> posterior = __import__("ubex").DirichletNormal(3, 1)
         >>> value_covariance(posterior, [0, 0, 0], 0.9).covariance.shape
         (3, 3)
     """
+    if horizon is not None:
+        problem = moments(source, key, num_models, ddof)
+        step = unrolled_form(problem, (policy, policy), discount, horizon, first_order)
+        return ValueCovariance(np.asarray(step.now.covariance), np.asarray(step.now.first), True)
     found = closed_form(source, policy, discount, first_order, key, num_models, ddof)
     covariance = form.covariance((found.root, found.root), found.local.states)
     return ValueCovariance(np.asarray(covariance), np.asarray(found.v_mean), bool(found.local.converged))
@@ -108,6 +118,7 @@ def policy_difference(
     key: KeyLike | None = None,
     num_models: int = 1000,
     ddof: int = 0,
+    horizon: int | None = None,
 ) -> PolicyDifference:
     """Posterior mean and variance of V(policy) - V(other) in every state, by the closed form; arguments as `value_covariance`.
 
@@ -115,6 +126,12 @@ def policy_difference(
     """
     discount = checks.discount_factor(discount)
     problem = moments(source, key, num_models, ddof)
+    if horizon is not None:
+        pairs = ((policy, policy), (other, other), (policy, other))
+        joints = [unrolled_form(problem, pair, discount, horizon, first_order).now for pair in pairs]
+        own, others, shared = (jnp.diag(joint.covariance) for joint in joints)
+        apart = jnp.maximum(own + others - 2.0 * shared, 0.0)
+        return PolicyDifference(np.asarray(joints[2].first - joints[2].second), np.asarray(apart), True)
     sides = [solve(problem, probabilities(problem, choice), discount) for choice in (policy, other)]
     parts = {
         (i, j): _shared(
@@ -157,6 +174,17 @@ def closed_form(
     local, v, q = _evaluate(problem.rows, side, discount, first_order)
     q_mean = jnp.asarray(problem.mean.r) + discount * problem.rows.mean.expect(side.v)
     return ClosedForm(side.root, side.v, q_mean, v, q, local)
+
+
+def unrolled_form(
+    problem: Problem, policies: tuple[ArrayLike, ArrayLike], discount: float, horizon: int, first_order: bool
+) -> Step:
+    """The closed form of two policies, or of one with itself, over a number of steps."""
+    discount = checks.discount_factor(discount)
+    horizon = checks.whole("horizon", horizon, 1)
+    choices = tuple(probabilities(problem, policy) for policy in policies)
+    step: Step = _unrolled(problem.rows, jnp.asarray(problem.mean.r), choices, discount, horizon, first_order)
+    return step
 
 
 def moments(source: MDP | Posterior, key: KeyLike | None, num_models: int, ddof: int) -> Problem:
@@ -208,19 +236,16 @@ def solve(problem: Problem, policy: Float[Array, "S A"], discount: float) -> Sid
     return Side(policy, root, root @ jnp.sum(policy * jnp.asarray(problem.mean.r), axis=1))
 
 
-@jax.jit
-def _variances(rows: Rows, root: Float[Array, "S S"], local: Local, discount: form.Scalar) -> tuple[Array, Array]:
-    return form.variances(rows, root, local, discount)
-
-
-def _evaluate(rows: Rows, side: Side, discount: float, first_order: bool) -> tuple[Local, Array, Array]:
+@functools.partial(jax.jit, static_argnames="first_order")
+def _evaluate(rows: Rows, side: Side, discount: form.Scalar, first_order: bool) -> tuple[Local, Array, Array]:
+    """As one program: both parts need the product of the mean with the root, by far the largest, and it is made once."""
     pairs = ((side.root, side.root), (side.v, side.v), (side.policy, side.policy))
-    local = _local(rows, *pairs, discount, first_order)
-    v, q = _variances(rows, side.root, local, discount)
-    return local, v, q
+    local = form.local_uncertainty(rows, *pairs, discount, first_order)
+    return local, *form.variances(rows, side.root, local, discount)
 
 
 _local = jax.jit(form.local_uncertainty, static_argnames="first_order")
+_unrolled = jax.jit(unrolled.closed_form, static_argnames="first_order")
 
 
 def _shared(

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ubex.types import InputError, Key
 
@@ -41,3 +42,8 @@ def is_typed_key(key: object) -> bool:
 def named(key: Key, name: str) -> Key:
     """The key's child of that name."""
     return jax.random.fold_in(key, zlib.crc32(name.encode()))
+
+
+def host_generator(key: Key) -> np.random.Generator:
+    """A NumPy generator that the key determines, for what is drawn once on the host."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())

@@ -21,6 +21,7 @@ from jaxtyping import Float, Int
 from ubex import checks
 from ubex.envs import ENVS
 from ubex.envs.base import TabularEnv
+from ubex.envs.continuous import ContinuousEnv
 from ubex.envs.custom import HORIZON, discrete_sizes, from_mdp
 from ubex.keys import as_key
 from ubex.tabular import host, loop
@@ -110,6 +111,9 @@ def environment(env: Any, horizon: int | None = None, env_args: Mapping[str, Any
         raise InputError("env_args go with an environment that is given by name")
     if isinstance(env, TabularEnv):
         return env if horizon is None else env._replace(horizon=horizon)
+    if isinstance(env, ContinuousEnv):
+        choices = ", ".join(name for name, entry in ENVS.items() if isinstance(entry.make(), TabularEnv))
+        raise InputError(f"tabular agents need finite states and actions, but {env.name} is continuous; choose from: {choices}")
     if isinstance(env, tuple) and len(env) == 2:  # an MDP, or a plain pair p, r
         return from_mdp(MDP(*env), horizon=HORIZON if horizon is None else horizon)
     if hasattr(env, "reset") and hasattr(env, "step") and hasattr(env, "observation_space"):

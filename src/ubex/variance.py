@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from ubex import checks, covariance
 from ubex.estimators import ESTIMATORS, Estimator
 from ubex.precision import float64
-from ubex.tabular import bellman, uncertainty
+from ubex.tabular import bellman, uncertainty, unrolled
 from ubex.tabular.bellman import Policy, Values
 from ubex.tabular.terminal import terminal_states
 from ubex.types import MDP, InputError, KeyLike, Posterior, ValueVariance
@@ -32,6 +32,7 @@ _next_values = jax.jit(bellman.next_values, static_argnames="spread")
 _direct = jax.jit(uncertainty.direct, static_argnames=("estimator", "ddof"))
 _local_rewards = jax.jit(uncertainty.local_rewards, static_argnames=("estimator", "ddof"))
 _propagate = jax.jit(uncertainty.propagate)
+_unrolled = jax.jit(unrolled.estimate, static_argnames=("estimator", "ddof"))
 
 
 @float64
@@ -45,6 +46,7 @@ def value_variance(
     num_models: int = 5,
     u_min: float = 0.0,
     ddof: int = 0,
+    horizon: int | None = None,
 ) -> ValueVariance:
     """Variance of the values of a policy under a posterior over MDPs.
 
@@ -58,6 +60,9 @@ def value_variance(
         u_min: smallest local uncertainty that is propagated; `-inf` switches the clip off, and variances may then be
             negative where the paper's assumptions do not hold.
         ddof: variances over members divide by N - ddof.
+        horizon: number of steps that the values count, at discount 1 too; without it they never end. Answers are for the first
+            step. `closed-form` and `first-order` then take every step's rows for fresh draws of the posterior, so that none is
+            met twice; in the sampled estimators each member keeps its own rows at all steps (docs/closed-form.md).
 
     Returns:
         Variances and mean values as float64 NumPy arrays. The mean values are those of the mean MDP: the mean of the
@@ -74,6 +79,12 @@ def value_variance(
     chosen = resolve(estimator)
     discount = checks.discount_factor(discount)
     u_min = _lower_clip(u_min)
+    steps = None if horizon is None else checks.whole("horizon", horizon, 1)
+    if chosen.closed is not None and steps is not None:
+        problem = covariance.moments(source, key, num_models, ddof)
+        step = covariance.unrolled_form(problem, (policy, policy), discount, steps, chosen.closed == "first-order")
+        fields = (jnp.diag(step.now.covariance), step.variance, step.now.first, step.q, step.local)
+        return ValueVariance(*(np.asarray(field) for field in fields))
     if chosen.closed is not None:
         found = covariance.closed_form(source, policy, discount, chosen.closed == "first-order", key, num_models, ddof)
         return found.as_value_variance()
@@ -92,19 +103,23 @@ def value_variance(
     if checks.whole("ddof", ddof, 0) >= p.shape[0]:
         raise InputError(f"ddof must be smaller than the number of members {p.shape[0]}, but it is {ddof}")
     choice = checks.policy_array(policy, p.shape[1], p.shape[2])
-    terminal = jnp.asarray(terminal_states(p, r, choice)) if discount == 1.0 else None
+    terminal = jnp.asarray(terminal_states(p, r, choice)) if discount == 1.0 and steps is None else None
     actions = jnp.asarray(choice)
     slices = chunk_slices(p.shape[0], p.nbytes)
     if mean is None:
         average = bellman.mean_mdp(on_device(p, r, part) for part in slices)
     else:
         average = MDP(*map(jnp.asarray, checks.mdp_arrays(mean)))
+    if steps is not None:
+        samples = on_device(p, r, slice(None))
+        result = _unrolled(chosen, samples, average, actions, discount, steps, u_min=u_min, ddof=ddof)
+        return answer(result)
     mean_values = values(average, actions, discount, terminal)
     members: list[Values] = []
     parts: list[bellman.Moments] = []
     for part in slices:
         chunk = on_device(p, r, part)
-        members.append(values(chunk, actions, discount, terminal) if chosen.own_values else unknown(chunk))
+        members.append(values(chunk, actions, discount, terminal) if chosen.own_values else unrolled.unknown(chunk))
         if chosen.local is not None:
             moments = _next_values(chunk, members[-1], average.p, mean_values, actions, chosen.spread)
             parts.append(moments)
@@ -115,7 +130,13 @@ def value_variance(
     else:
         local = _local_rewards(chosen, bellman.merge(parts), jnp.asarray(r), actions, discount, u_min=u_min, ddof=ddof)
         result = _propagate(*local, average, mean_values, actions, discount, terminal)
-    return ValueVariance(v=result.v, q=result.q, v_mean=result.mean.v, q_mean=result.mean.q, local=result.local_q)
+    return answer(result)
+
+
+def answer(result: uncertainty.Uncertainty) -> ValueVariance:
+    """What callers get."""
+    fields = (result.v, result.q, result.mean.v, result.mean.q, result.local_q)
+    return ValueVariance(*(np.asarray(field) for field in fields))
 
 
 def on_device(p: Float[np.ndarray, "N S A S"], r: Float[np.ndarray, "N S A"], part: slice) -> MDP:
@@ -127,12 +148,6 @@ def values(mdp: MDP, policy: Policy, discount: float, terminal: Bool[jax.Array, 
     """`bellman.solve` in three compiled pieces."""
     solved: Values = _with_actions(mdp, _solve(*_equation(mdp, policy, discount, terminal)), discount)
     return solved
-
-
-def unknown(chunk: MDP) -> Values:
-    """NaN in place of values that an estimator says it does not look at, so that a false claim shows."""
-    q = jnp.full_like(jnp.asarray(chunk.r), jnp.nan)
-    return Values(v=q[..., 0], q=q)
 
 
 def chunk_slices(num_models: int, num_bytes: int) -> list[slice]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from ubex import InputError
@@ -12,8 +13,9 @@ from ubex.experiments import EXPERIMENTS
 from ubex.experiments.deep_sea import DeepSea
 from ubex.experiments.deep_sea_ensemble import DeepSeaEnsemble
 from ubex.experiments.deep_sea_gain import DeepSeaGain
-from ubex.experiments.exploration import Exploration
+from ubex.experiments.exploration import GAIN_METHODS, Exploration, best_gains
 from ubex.experiments.seven_room import EARLIER, SevenRoom
+from ubex.experiments.seven_room_gain import SevenRoomGain
 from ubex.runs import metrics
 from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.jobs import JobContext
@@ -52,6 +54,9 @@ def test_cells_of_the_ablations() -> None:
         "exact-ube-1",
         "exact-ube-2",
     }
+    assert {(cell.method, cell.settings["gain"]) for cell in SevenRoomGain().cells()} == {
+        (method, gain) for method in GAIN_METHODS for gain in (0.03, 0.1, 0.3, 1.0, 3.0)
+    }
     for experiment in (entry() for entry in EXPERIMENTS.values()):
         if isinstance(experiment, Exploration):
             assert experiment.mode in ("processes", "batched")
@@ -66,6 +71,15 @@ def test_regret_on_seven_room_is_against_both_optima_and_also_after_1001_episode
     assert outcome.scalars["total_regret_true_optimum"] == pytest.approx(1000 * 20.2947 + 2000 * 0.2947, rel=1e-4)
     assert outcome.earlier[EARLIER[0]]["total_regret"] == metrics.value_regret(score[:1001], 19.0)
     assert from_json(to_json(outcome)).earlier == outcome.earlier
+
+
+def test_best_gain_of_every_method() -> None:
+    regrets = {("exact-ube", 0.3): [4.0, 6.0], ("exact-ube", 1.0): [3.0, 5.0], ("pombu", 0.3): [2.0], ("pombu", 1.0): [np.nan]}
+    lines = [(*cell, seed, value) for cell, values in regrets.items() for seed, value in enumerate(values)]
+    results = pd.DataFrame(lines, columns=["method", "gain", "seed", "value"]).assign(metric="total_regret", episodes=7)
+    table = best_gains(results, ("episodes",))
+    assert table.rows == [["exact-ube", "7", "1", "4.00 (1.00)", "2", "0.3, 1"], ["pombu", "7", "0.3", "2.00", "1", "0.3"]]
+    assert len(table.columns) == len(table.rows[0])
 
 
 def test_bad_fields() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ubex.runs import store
+from ubex.runs import pictures, store
 from ubex.runs.records import Cell, FigureSpec
 
 NAME = "<script>alert(1)</script>"
@@ -106,3 +106,39 @@ def write_papers(folder: Path, name: str, cells: Sequence[Cell], seeds: int, fig
         "note": "A note & more.",
     }
     (folder / "tables.json").write_text(json.dumps([table]))
+
+
+def keep(folder: Path, cell: int, seed: int, name: str, data: bytes) -> Path:
+    """A file that a cell of the spec left while it ran."""
+    place = folder / "artifacts" / json.loads((folder / "spec.json").read_text())["cells"][cell]["id"] / f"seed-{seed}"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / name).write_bytes(data)
+    return place / name
+
+
+def maps(episode: int, names: Sequence[str] = ("mean value", "standard deviation"), points: int = 21) -> bytes:
+    """Maps that move with the episode."""
+    x, y = np.linspace(-3.0, 3.0, points), np.linspace(-8.0, 8.0, points)
+    layer = np.exp(-((x[None, :] - episode / 10) ** 2) - (y[:, None] / 4) ** 2)
+    return pictures.maps_file(x, y, "angle", "velocity <b>", {name: (i + 1) * layer for i, name in enumerate(names)}, episode)
+
+
+def gif(frames: int = 6, size: int = 240, noise: int = 0) -> bytes:
+    """A square that wanders; with noise it takes room."""
+    generator, drawn = np.random.default_rng(0), []
+    for frame in range(frames):
+        picture = generator.integers(0, noise + 1, (size, size, 3)).astype(np.uint8)
+        picture[frame * 8 : frame * 8 + 30, 20:50] = (200, 40, 40)
+        drawn.append(picture)
+    return pictures.animation(drawn, 10.0)
+
+
+def add_pictures(folder: Path) -> Path:
+    """Two seeds of the first cell left maps and animations, one of the second an animation."""
+    for seed in (0, 1):
+        for episode in (5, 10):
+            keep(folder, 0, seed, f"maps-{episode}.npz", maps(episode))
+        for name in ("episode-10.gif", "episode-2.gif"):
+            keep(folder, 0, seed, name, gif())
+    keep(folder, 1, 0, "episode-2.gif", gif())
+    return folder

@@ -55,12 +55,18 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     return html.build(synthetic.write_run(tmp_path_factory.mktemp("runs") / "a #1 run")).as_uri()
 
 
+@pytest.fixture(scope="module")
+def gallery(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of a run whose cells left maps and animations."""
+    return html.build(synthetic.add_pictures(synthetic.write_run(tmp_path_factory.mktemp("runs") / "seen", seeds=2))).as_uri()
+
+
 @pytest.fixture
 def open_page(browser: Any, address: str) -> Iterator[Any]:
     """Opens the page with the given context options; at the end nothing may have gone wrong or out."""
     watch, contexts = Watch(), []
 
-    def opened(**options: Any) -> Any:
+    def opened(at: str = address, **options: Any) -> Any:
         context = browser.new_context(**{"viewport": {"width": 1100, "height": 800}, **options})
         contexts.append(context)
         page = context.new_page()
@@ -69,7 +75,7 @@ def open_page(browser: Any, address: str) -> Iterator[Any]:
         page.on("pageerror", lambda error: watch.complaints.append(str(error)))
         page.on("dialog", lambda dialog: (watch.complaints.append("a script ran"), dialog.dismiss()))
         page.on("request", lambda request: watch.requests.append(request.url))
-        page.goto(address)
+        page.goto(at)
         return page
 
     yield opened
@@ -257,3 +263,39 @@ def test_failures_unfold(open_page: Any) -> None:
     assert not failure.locator("pre").is_visible()
     failure.locator("summary").click()
     assert "<script>alert(3)</script>" in failure.locator("pre").inner_text()
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_maps_have_a_look_for_each_scheme(open_page: Any, gallery: str, script: bool) -> None:
+    light = open_page(gallery, color_scheme="light", java_script_enabled=script)
+    dark = open_page(gallery, color_scheme="dark", java_script_enabled=script)
+    for page, shown, hidden in ((light, ".day", ".night"), (dark, ".night", ".day")):
+        assert page.locator(shown).first.is_visible()
+        assert not page.locator(hidden).first.is_visible()
+    if script:
+        light.get_by_role("button", name="Dark scheme").click()
+        assert light.locator(".night").first.is_visible()
+        assert not light.locator(".day").first.is_visible()
+        assert light.evaluate("[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
+
+
+def test_pictures_fit_a_phone_and_maps_scroll_in_their_own_box(open_page: Any, gallery: str) -> None:
+    page = open_page(gallery, viewport={"width": 360, "height": 740})
+    for details in page.locator("summary").all():
+        details.click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    boxes = [image.bounding_box() for image in page.locator(".pictures figure > img").all()]
+    assert len(boxes) == 5
+    assert all(box["x"] >= 0 and box["x"] + box["width"] <= 360 and box["width"] == 240 for box in boxes)
+    maps = page.locator(".sideways")
+    assert maps.count() == 2
+    assert all(maps.evaluate_all("all => all.map((box) => box.scrollWidth > box.clientWidth)"))
+
+
+def test_only_the_first_seed_is_open(open_page: Any, gallery: str) -> None:
+    page = open_page(gallery)
+    images = page.locator(".pictures figure > img")
+    assert images.evaluate_all("all => all.filter((image) => image.checkVisibility()).length") == 3
+    page.get_by_text("Seed 1 (3)").click()
+    assert images.evaluate_all("all => all.filter((image) => image.checkVisibility()).length") == 5
+    assert page.locator(".pictures > figure:not(.wide)").first.bounding_box()["width"] < 400  # several in a row

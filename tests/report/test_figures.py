@@ -81,6 +81,19 @@ def test_curves_have_a_mean_line_and_a_band_of_one_standard_error() -> None:
     assert {(float(a), float(b)) for a, b in np.asarray(band)} >= {(0.0, 0.0), (0.0, 2.0), (1.0, 1.0), (1.0, 5.0)}
 
 
+def test_scatter_sets_one_metric_against_another_of_the_same_cell_and_seed() -> None:
+    """The other metric's rows come in another order; a point is one cell and seed, and nothing connects them."""
+    errors = table({("pombu", 10): [1.0, 3.0], ("pombu", 20): [4.0, 8.0]})
+    causes = table({("pombu", 20): [0.7, 0.5], ("pombu", 10): [0.6, 0.1]}, metric="cause")
+    figure = figures.draw(spec("scatter", x="cause", cap=5.0), pd.concat([errors, causes]), None)
+    (line,) = figure.axes[0].lines
+    assert list(zip(line.get_xdata(), line.get_ydata(), strict=True)) == [(0.1, 3.0), (0.5, 5.0), (0.6, 1.0), (0.7, 4.0)]
+    assert line.get_linestyle() == "None"
+    assert line.get_marker() != "None"
+    assert figure.legends[0].get_title().get_text() == "A point is one case and seed. Points end at 5."
+    assert charts.chart(spec("scatter", x="nothing"), errors).panels == ()
+
+
 def test_facets_make_a_panel_each_with_its_own_numbers() -> None:
     figure = figures.draw(spec("bars", x="environment", facet="size"), table(TWO), None)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["size = 10", "size = 20"]

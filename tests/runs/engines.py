@@ -136,6 +136,38 @@ class Dozing(Sleepy):
 
 
 @dataclass(frozen=True)
+class Keeping(Quick):
+    """Leaves two files a seed, one of them twice; fails after that where it is asked to."""
+
+    file: str = "picture.png"
+    fail: bool = False
+
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
+        context.checkpoints.save(1, {"x": np.zeros(1)}, {})
+        for seed in seeds:
+            context.keep(seed, self.file, b"first")
+            context.keep(seed, self.file, f"size {cell.settings['size']}, seed {seed}".encode())
+            context.keep(seed, "maps-1.npz", bytes(range(256)))
+        if self.fail:
+            raise RuntimeError("after its files")
+        return super().run(cell, seeds, context)
+
+
+@dataclass(frozen=True)
+class KeepingInABatch(Keeping):
+    """The same, all seeds of a cell in one call."""
+
+    mode: ClassVar[Mode] = "batched"
+
+
+@dataclass(frozen=True)
+class KeepingInProcesses(Keeping):
+    """The same in worker processes."""
+
+    mode: ClassVar[Mode] = "processes"
+
+
+@dataclass(frozen=True)
 class Environment(Pooled):
     """What a worker sees of its environment."""
 

@@ -23,7 +23,7 @@ def test_durations(seconds: float, said: str) -> None:
 
 def jobs(number: int, tmp_path: object) -> list[Job]:
     experiment = Quick(sizes=tuple(range(number)), seeds=1)
-    return [Job(experiment, cell, (0,), tmp_path) for cell in experiment.cells()]
+    return [Job(experiment, cell, (0,), tmp_path, tmp_path) for cell in experiment.cells()]
 
 
 def test_without_a_terminal_there_are_few_lines(tmp_path: object) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ubex.bench import exploration
 from ubex.bench.timing import seconds
+from ubex.tabular.posterior import DirichletNormal
 from ubex.types import MDP
 from ubex.variance import value_variance
 
@@ -21,6 +22,8 @@ NUM_STATES, NUM_ACTIONS, NUM_MODELS, DISCOUNT = 1000, 4, 5, 0.95
 NUM_SOLVES = NUM_MODELS + 2
 """Members, mean values and the uncertainty equation: the count that the paper gives for exact-ube."""
 ROUNDS = 5
+CLOSED_STATES, CLOSED_ROUNDS = 400, 25
+"""The closed form is measured on smaller MDPs, and more often: one call takes milliseconds."""
 
 
 def random_samples(num_models: int, num_states: int, num_actions: int) -> MDP:
@@ -61,6 +64,34 @@ def cost_in_solves() -> dict[str, Any]:
     }
 
 
+def closed_form_in_solves() -> dict[str, Any]:
+    """Time of one closed-form evaluation (V and Q) over that of one `numpy.linalg.solve` of that size, interleaved, medians."""
+    generator = np.random.default_rng(0)
+    shape = (CLOSED_STATES, NUM_ACTIONS, CLOSED_STATES)
+    posterior = DirichletNormal(CLOSED_STATES, NUM_ACTIONS, concentration=generator.random(shape) + 0.1)
+    policy = np.full((CLOSED_STATES, NUM_ACTIONS), 1.0 / NUM_ACTIONS)
+    matrix = np.eye(CLOSED_STATES) - DISCOUNT * np.asarray(posterior.mean().p)[:, 0]
+    right = np.ones(CLOSED_STATES)
+
+    def call() -> None:
+        value_variance(posterior, policy, DISCOUNT, estimator="closed-form")
+
+    def solve() -> None:
+        np.linalg.solve(matrix, right)
+
+    call()
+    solve()
+    calls, references = zip(*((seconds(call), seconds(solve)) for _ in range(CLOSED_ROUNDS)), strict=True)
+    return {
+        "states": CLOSED_STATES,
+        "actions": NUM_ACTIONS,
+        "call_seconds": statistics.median(calls),
+        "solve_seconds": statistics.median(references),
+        "solves": statistics.median(calls) / statistics.median(references),
+        "bound": 4 + 4 * NUM_ACTIONS,
+    }
+
+
 def peak_memory_ratio() -> float:
     """Peak memory of a call, the samples themselves included, over the size of the samples; in a process of its own."""
     output = subprocess.run([sys.executable, "-m", __name__], check=True, capture_output=True, text=True).stdout
@@ -78,7 +109,7 @@ class Tabular:
     episodes: int = 1000
     """Episodes of every run."""
     variance: bool = True
-    """Also measure `value_variance`."""
+    """Also measure `value_variance`, and the closed form."""
 
     def __call__(self, say: Callable[[str], None]) -> dict[str, Any]:
         """Cost of `value_variance`, and of one update of each agent over a whole run."""
@@ -87,6 +118,8 @@ class Tabular:
         if self.variance:
             say("value_variance against its solves")
             result["value_variance"] = cost_in_solves() | {"peak_memory_ratio": peak_memory_ratio()}
+            say("closed form against one solve")
+            result["closed_form"] = closed_form_in_solves()
         for number, case in enumerate(planned, start=1):
             say(f"update {number}/{len(planned)}: {case.method}, DeepSea {case.size}, {case.episodes} episodes")
             result.setdefault("update", []).append(exploration.measure_alone(case))

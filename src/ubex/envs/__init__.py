@@ -7,15 +7,16 @@ from importlib import util
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ubex.envs import deep_sea, n_room, toy
+from ubex.envs import deep_sea, n_room, sparse_pendulum, toy
 from ubex.envs.base import TabularEnv
+from ubex.envs.continuous import ContinuousEnv
 
 
 class Entry(NamedTuple):
     """A line of the table."""
 
     summary: str
-    make: Callable[..., TabularEnv]
+    make: Callable[..., TabularEnv | ContinuousEnv]
     """Makes it; what it takes are the settings that people may give."""
 
 
@@ -25,10 +26,17 @@ ENVS: Mapping[str, Entry] = MappingProxyType(
         "deep-sea": Entry(deep_sea.SUMMARY, deep_sea.deep_sea),
         "n-room": Entry("any number of connected rooms with slippery moves", n_room.n_room),
         "seven-room": Entry(n_room.SUMMARY, n_room.seven_room),
+        "sparse-pendulum": Entry(sparse_pendulum.SUMMARY, sparse_pendulum.sparse_pendulum),
     }
 )
 
-GYMNASIUM = (("DeepSea", "deep_sea"), ("SevenRoom", "seven_room"), ("NRoom", "n_room"), ("Toy", "toy"))
+GYMNASIUM = (
+    ("DeepSea", "deep_sea"),
+    ("SevenRoom", "seven_room"),
+    ("NRoom", "n_room"),
+    ("Toy", "toy"),
+    ("SparsePendulum", "sparse_pendulum"),
+)
 """Names in Gymnasium's registry, and the functions of `envs/gymnasium.py` that make them."""
 
 

@@ -1,18 +1,29 @@
-"""Tabular environments for Gymnasium: `gymnasium.make("ubex/DeepSea-v0", size=10)`; registered by `import ubex`."""
+"""Our environments for Gymnasium: `gymnasium.make("ubex/DeepSea-v0", size=10)`; registered by `import ubex`."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
+import jax
+import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
+from jaxtyping import Array, Bool, Float, UInt8, UInt32
 
+from ubex import checks
 from ubex.envs import deep_sea as sea
 from ubex.envs import n_room as rooms_
+from ubex.envs import sparse_pendulum as pendulum
 from ubex.envs import toy as toy_
 from ubex.envs.base import TabularEnv
+from ubex.envs.continuous import ContinuousEnv, State
 from ubex.types import InputError
+
+SEEDS = 2**32
+"""Seeds of episodes, drawn from Gymnasium's generator."""
 
 
 class GymTabular(gymnasium.Env[Any, Any]):
@@ -43,6 +54,70 @@ class GymTabular(gymnasium.Env[Any, Any]):
         return self.state, reward, terminated, not terminated and self.steps >= self.env.horizon, {}
 
 
+class GymContinuous(gymnasium.Env[Any, Any]):
+    """A continuous environment as Gymnasium knows it; actions out of bounds are clipped, as the environment itself does."""
+
+    def __init__(
+        self,
+        env: ContinuousEnv,
+        observation_high: tuple[float, ...],
+        draw: Callable[[State, Float[np.ndarray, " A"]], UInt8[np.ndarray, "H W 3"]],
+        fps: int,
+        render_mode: str | None = None,
+    ) -> None:
+        """Observations lie within plus and minus `observation_high`; `draw` paints a state and the action that led to it."""
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": fps}
+        if render_mode is not None:
+            checks.one_of("render_mode", render_mode, self.metadata["render_modes"])
+        self.env, self.draw, self.render_mode = env, draw, render_mode
+        high = np.array(observation_high, np.float32)
+        self.observation_space = spaces.Box(-high, high, dtype=np.float32)
+        low, high = (np.array(bounds, np.float32) for bounds in (env.action_low, env.action_high))
+        self.action_space = spaces.Box(low, high, dtype=np.float32)
+        self.episode, self.steps, self.action = np.uint32(0), 0, np.zeros(env.action_size, np.float32)
+        self.state, _ = begin(env, self.episode)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Float[np.ndarray, " O"], dict[str, Any]]:
+        """A new episode."""
+        super().reset(seed=seed, options=options)
+        self.episode, self.steps, self.action = np.uint32(self.np_random.integers(SEEDS)), 0, np.zeros_like(self.action)
+        self.state, observation = begin(self.env, self.episode)
+        return np.array(observation), {}
+
+    def step(self, action: Any) -> tuple[Float[np.ndarray, " O"], float, bool, bool, dict[str, Any]]:
+        """One step; an episode is cut off at the horizon."""
+        given = checks.number_array("action", action)
+        if given.shape != self.action.shape or not np.isfinite(given).all():
+            raise InputError(f"action must be {self.env.action_size} finite number(s), but it is {action!r}")
+        self.action = given.astype(np.float32)
+        self.steps += 1
+        self.state, observation, reward, over = advance(self.env, self.episode, np.uint32(self.steps), self.state, self.action)
+        terminated = bool(over)
+        return np.array(observation), float(reward), terminated, not terminated and self.steps >= self.env.horizon, {}
+
+    def render(self) -> UInt8[np.ndarray, "H W 3"] | None:
+        """The picture of the state, if `render_mode` is "rgb_array"."""
+        return None if self.render_mode is None else self.draw(self.state, self.action)
+
+
+@functools.partial(jax.jit, static_argnames="env")
+def begin(env: ContinuousEnv, seed: UInt32[Any, ""]) -> tuple[State, Float[Array, " O"]]:
+    """First state and observation of the episode with that seed."""
+    state = env.reset(jax.random.key(seed))
+    return state, env.observe(state)
+
+
+@functools.partial(jax.jit, static_argnames="env")
+def advance(
+    env: ContinuousEnv, seed: UInt32[Any, ""], steps: UInt32[Any, ""], state: State, action: Float[Any, " A"]
+) -> tuple[State, Float[Array, " O"], Float[Array, ""], Bool[Array, ""]]:
+    """State, observation, reward and termination after step number `steps`, counted from 1, of the episode with that seed."""
+    out = env.step(jax.random.fold_in(jax.random.key(seed), steps), state, jnp.asarray(action))
+    return out.state, env.observe(out.state), out.reward, out.terminated
+
+
 def deep_sea(size: int = 10) -> GymTabular:
     """`ubex/DeepSea-v0`."""
     return GymTabular(sea.deep_sea(size))
@@ -61,3 +136,14 @@ def n_room(rooms: int = 7) -> GymTabular:
 def toy(delta: float = 0.65, beta: float = 0.45) -> GymTabular:
     """`ubex/Toy-v0`, by default with the posterior-mean probabilities."""
     return GymTabular(toy_.toy(delta, beta))
+
+
+def sparse_pendulum(noise: float = 0.0, action_cost: float = 0.2, render_mode: str | None = None) -> GymContinuous:
+    """`ubex/SparsePendulum-v0`."""
+    return GymContinuous(
+        pendulum.sparse_pendulum(noise, action_cost),
+        observation_high=(1.0, 1.0, pendulum.MAX_SPEED),
+        draw=lambda state, action: pendulum.render(state, float(action[0])),
+        fps=pendulum.STEPS_PER_SECOND,
+        render_mode=render_mode,
+    )

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import pandas as pd
+
 from ubex.experiments.deep_sea import DeepSea
-from ubex.experiments.exploration import OPTIMISTIC_METHODS
-from ubex.experiments.spec import FigureSpec
+from ubex.experiments.exploration import OPTIMISTIC_METHODS, best_gains
+from ubex.experiments.spec import FigureSpec, Table
 
 
 @dataclass(frozen=True)
@@ -41,3 +43,7 @@ class DeepSeaGain(DeepSea):
     def smoke(self) -> DeepSeaGain:
         """Two methods and two gains, tiny."""
         return dataclasses.replace(self, seeds=1, methods=self.methods[:2], sizes=(3,), gains=(1.0, 2.0), episodes=20)
+
+    def tables(self, results: pd.DataFrame) -> Sequence[Table]:
+        """The gain with the least regret of every method, then all of them."""
+        return [best_gains(results, ("size", "num_models")), *super().tables(results)]

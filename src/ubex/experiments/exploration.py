@@ -15,7 +15,8 @@ from jaxtyping import Float, Int
 
 from ubex import checks
 from ubex.envs.base import TabularEnv
-from ubex.experiments.spec import Cell, Context, Curve, Experiment, Mode, Outcome, grid
+from ubex.experiments.spec import Cell, Context, Curve, Experiment, Mode, Outcome, Table, grid
+from ubex.runs import metrics
 from ubex.tabular.agents import METHODS, AgentConfig
 from ubex.tabular.belief import Belief
 from ubex.tabular.loop import begin, run_batch, run_episodes
@@ -23,6 +24,8 @@ from ubex.tabular.loop import begin, run_batch, run_episodes
 PAPER_METHODS = ("exact-ube", "pombu", "ensemble-var", "psrl")
 OPTIMISTIC_METHODS = ("exact-ube", "pombu", "ensemble-var")
 """PSRL has neither an ensemble nor a gain."""
+GAIN_METHODS = ("exact-ube", "pombu", "ensemble-var", "closed-form", "first-order")
+"""Estimators whose gains are swept."""
 BLOCK = 50
 """Episodes between two checkpoints, and between two points of a curve."""
 
@@ -157,3 +160,24 @@ def value_and_error(row: pd.Series) -> str:
         return "-"
     error = "" if np.isnan(row["standard_error"]) else f" ({row['standard_error']:.2f})"
     return f"{row['mean']:.2f}{error}"
+
+
+def best_gains(results: pd.DataFrame, within: Sequence[str]) -> Table:
+    """For every method, and every value of the columns `within`, the gain with the least mean regret over seeds."""
+    summary = metrics.summarize(results)
+    regret = summary[(summary["metric"] == "total_regret") & summary["mean"].notna()]
+    rows = []
+    for _, group in regret.groupby(["method", *within], sort=False):
+        best = group.iloc[int(group["mean"].argmin())]
+        others = ", ".join(f"{row['gain']:g}" for _, row in group.sort_values("gain").iterrows())
+        rows.append(
+            [
+                best["method"],
+                *(f"{best[column]}" for column in within),
+                f"{best['gain']:g}",
+                value_and_error(best),
+                f"{best['seeds']}",
+                others,
+            ]
+        )
+    return Table("Best gain", ["method", *within, "gain", "mean regret, standard error", "seeds", "of the gains"], rows)

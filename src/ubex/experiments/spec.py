@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import pandas as pd
 
 from ubex import checks
-from ubex.runs.records import Cell, Context, Curve, FigureSpec, Outcome, Table, grid
+from ubex.runs.records import Cell, Context, Curve, FigureSpec, Outcome, SeedError, Table, grid
 
-__all__ = ["Cell", "Context", "Curve", "Experiment", "FigureSpec", "Mode", "Outcome", "Table", "grid"]
+__all__ = ["Cell", "Context", "Curve", "Experiment", "FigureSpec", "Mode", "Outcome", "SeedError", "Table", "grid"]
 
 Mode = Literal["inline", "processes", "batched"]
 
@@ -28,6 +28,8 @@ class Experiment(ABC):
     seed a job) or `batched` (in this process, all seeds of a cell in one call of `run`)."""
     figures: ClassVar[Sequence[FigureSpec]] = ()
     """What the report draws."""
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Values of `--preset`, for experiments with a field of that name, and the fields that each changes by default."""
 
     seeds: int = 5
     """Number of seeds of every cell."""
@@ -41,8 +43,8 @@ class Experiment(ABC):
         """What has to be run."""
 
     @abstractmethod
-    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
-        """The outcome of each seed of one cell. Randomness comes from `cell.key(seed)` alone."""
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome | SeedError]:
+        """The outcome of each seed of one cell, or why it has none. Randomness comes from `cell.key(seed)` alone."""
 
     @abstractmethod
     def smoke(self) -> Experiment:

@@ -15,7 +15,7 @@ import pandas as pd
 from ubex.runs.records import FigureSpec
 from ubex.types import InputError
 
-KINDS = ("bars", "lines", "curves")
+KINDS = ("bars", "lines", "curves", "scatter")
 UNITS = ("episode", "step")
 KNOWN = (
     "exact-ube",
@@ -153,10 +153,16 @@ def chart(spec: FigureSpec, results: pd.DataFrame, curves: pd.DataFrame | None =
     if table is None or rows.empty:
         return Chart(spec, (), ())
     x = horizontal(spec, rows)
+    if spec.kind == "scatter" and x not in rows.columns:
+        rows = beside(rows, table[table["metric"] == x], x)
+        if rows.empty:
+            return Chart(spec, (), ())
     axes = list(dict.fromkeys(column for column in (spec.facet, x, spec.series) if column))
     absent = [column for column in axes if column not in rows.columns]
     if absent:
         raise InputError(f"figure {spec.name}: the results have no column {absent[0]!r}")
+    if spec.kind == "scatter":  # no two cells are one point, even where they stand at the same place
+        axes += [column for column in rows.columns if column not in (*axes, "seed", "metric", "value")]
     rows = rows.dropna(subset=[x])
     if spec.kind != "bars" and not pd.api.types.is_numeric_dtype(rows[x]):
         raise InputError(f"figure {spec.name}: the column {x!r} on its horizontal axis does not hold numbers")
@@ -185,6 +191,12 @@ def horizontal(spec: FigureSpec, rows: pd.DataFrame) -> str:
     if not spec.x:
         raise InputError(f"figure {spec.name}: it does not say which column is on its horizontal axis")
     return spec.x
+
+
+def beside(rows: pd.DataFrame, others: pd.DataFrame, x: str) -> pd.DataFrame:
+    """The rows with a second metric of the same cell and seed as the column `x`."""
+    keys = [column for column in rows.columns if column not in ("metric", "value")]
+    return rows.merge(others.drop(columns="metric").rename(columns={"value": x}), on=keys)
 
 
 def over_seeds(rows: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
@@ -225,7 +237,9 @@ def thin(points: Sequence[Point], most: int = MAX_POINTS) -> Sequence[Point]:
 def notes(spec: FigureSpec, rows: pd.DataFrame, means: pd.DataFrame, axes: Sequence[str], x: str) -> list[str]:
     """What a reader has to know: what the whiskers are, where bars end, what was averaged, what is missing."""
     said = []
-    if (means["_seeds"] > 1).any():
+    if spec.kind == "scatter":
+        said.append("A point is one case and seed.")
+    elif (means["_seeds"] > 1).any():
         what = "Bands" if spec.kind == "curves" else "Whiskers"
         said.append(f"{what} are one standard error of the mean over seeds.")
     else:
@@ -234,7 +248,7 @@ def notes(spec: FigureSpec, rows: pd.DataFrame, means: pd.DataFrame, axes: Seque
         if spec.kind == "bars":
             said.append(f"Bars end at {spec.cap:g}; the numbers on them do not.")
         else:
-            said.append(f"Lines end at {spec.cap:g}.")
+            said.append(f"{'Points' if spec.kind == 'scatter' else 'Lines'} end at {spec.cap:g}.")
     own = {*axes, *UNITS, "seed", "value", "metric", "experiment"}
     varied = [column for column in rows.columns if column not in own and rows[column].nunique(dropna=False) > 1]
     repeated = rows.duplicated([*axes, "seed"]).any()

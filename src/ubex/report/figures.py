@@ -73,7 +73,7 @@ def draw_chart(content: Chart) -> Figure:
                 axes.set_visible(False)
                 continue
             panel = content.panels[index]
-            fill = {"bars": bars, "lines": lines, "curves": band_lines}[content.spec.kind]
+            fill = {"bars": bars, "lines": lines, "curves": band_lines, "scatter": scatter}[content.spec.kind]
             fill(axes, panel, content)
             finish(axes, panel, content, first=index % columns == 0)
         legend(figure, content)
@@ -174,6 +174,15 @@ def band_lines(axes: Axes, panel: Panel, content: Chart) -> None:
         axes.set_yscale("log")
 
 
+def scatter(axes: Axes, panel: Panel, content: Chart) -> None:
+    """A marker for each point, without lines between them."""
+    for series in panel.series:
+        x, mean, _ = arrays(series, content.spec.cap)
+        axes.plot(x, mean, **(line_style(series.look) | {"linestyle": "none", "alpha": 0.8}))
+    if content.spec.log:
+        axes.set_yscale("log")
+
+
 def arrays(series: Series, cap: float | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Places, means that end at the cap, and standard errors with 0 for an unknown one."""
     x, mean, error = (np.array([point[i] for point in series.points], dtype=float) for i in range(3))
@@ -210,7 +219,8 @@ def legend(figure: Figure, content: Chart) -> None:
         if content.spec.kind == "bars":
             handles.append(Patch(facecolor=look.color, hatch=look.hatch, edgecolor="white", label=plain(name)))
         else:
-            handles.append(Line2D([], [], label=plain(name), **line_style(look)))
+            unconnected = {"linestyle": "none"} if content.spec.kind == "scatter" else {}
+            handles.append(Line2D([], [], label=plain(name), **(line_style(look) | unconnected)))
     inches = float(figure.get_size_inches()[0])
     longest = max(len(name) for name in looks)
     across = max(1, min(len(handles), int(inches / (0.075 * longest + 0.55))))

@@ -7,6 +7,7 @@ an escape sequence in the embedded JSON; and the page's own policy lets no scrip
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import math
@@ -20,7 +21,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from ubex.report import charts, figures, grids
+from ubex.report import charts, figures, gallery, grids
 from ubex.report.folder import RunFolder, as_seconds, command_line, pairs, read, run_folders
 from ubex.runs import store
 from ubex.runs.progress import duration
@@ -41,6 +42,17 @@ class Page:
     drawn: list[dict[str, Any]] = field(default_factory=list)
     files: set[str] = field(default_factory=set)
     looks: set[charts.Look] = field(default_factory=set)
+    room: gallery.Room = field(default_factory=lambda: gallery.Room(gallery.LIMIT))
+
+    def place(self, run: RunFolder, name: str) -> Path:
+        """Where a figure with this name is written; no two get the same place."""
+        wanted = f"{slug(run.path.name)}-{slug(name)}" if self.prefixed else slug(name)
+        free, count = wanted, 1
+        while free in self.files:
+            count += 1
+            free = f"{wanted}-{count}"
+        self.files.add(free)
+        return self.folder / "figures" / f"{free}.png"
 
 
 def build(folder: Path) -> Path:
@@ -80,6 +92,7 @@ def render(folder: Path, sections: Sequence[Mapping[str, Any]], broken: Sequence
     }
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(asset("template.html.jinja")).render(
+        picture_limit=gallery.LIMIT // 1_000_000,
         title=sections[0]["name"] if len(sections) == 1 else folder.resolve().name,
         sections=sections,
         single=len(sections) == 1 and not broken,
@@ -127,6 +140,7 @@ def section(run: RunFolder, page: Page) -> dict[str, Any]:
         "facts": facts(run),
         "problems": run.problems,
         "figures": shown,
+        "pictures": gallery.gallery(gallery.Work(run, page.folder, page.room, functools.partial(page.place, run))),
         "tables": own,
         "intervals": [grid for metric, grid in summary.items() if metric in wanted or not wanted],
         "other_intervals": [grid for metric, grid in summary.items() if wanted and metric not in wanted],
@@ -183,23 +197,18 @@ def picture(run: RunFolder, index: int, page: Page) -> dict[str, Any]:
         return shown | {"said": f"This figure cannot be drawn: {error}"}
     if not content.panels:
         return shown | {"said": f"Nothing to draw yet: no finished seed has the metric {spec.metric}."}
-    wanted = f"{slug(run.path.name)}-{slug(spec.name)}" if page.prefixed else slug(spec.name)
-    name, count = wanted, 1
-    while name in page.files:
-        count += 1
-        name = f"{wanted}-{count}"
-    page.files.add(name)
+    target = page.place(run, spec.name)
     with store.storage(f"write figures to {page.folder}"):
-        png, svg = figures.save(figures.draw_chart(content), page.folder / "figures" / f"{name}.png")
+        png, svg = figures.save(figures.draw_chart(content), target)
     page.looks |= {series.look for panel in content.panels for series in panel.series}
     page.drawn.append(chart_data(content))
     return shown | {
         "chart": len(page.drawn) - 1,
         "notes": content.notes,
         "alt": content.description,
-        "name": name,
-        "png": data_uri(png, "image/png"),
-        "svg": data_uri(svg, "image/svg+xml"),
+        "name": target.stem,
+        "png": gallery.data_uri(png.read_bytes(), "image/png"),
+        "svg": gallery.data_uri(svg.read_bytes(), "image/svg+xml"),
     }
 
 
@@ -227,11 +236,6 @@ def chart_data(content: charts.Chart) -> dict[str, Any]:
             for panel in content.panels
         ],
     }
-
-
-def data_uri(path: Path, kind: str) -> str:
-    """A file as an address that holds all of it."""
-    return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
 def slug(name: str) -> str:

@@ -66,7 +66,7 @@
   function swatch(look, kind, parent) {
     const image = svg("svg", { width: 26, height: 12, viewBox: "0 0 26 12", class: "swatch", "aria-hidden": "true" }, parent);
     if (kind === "bars") return void svg("rect", { width: 26, height: 12, rx: 2, style: `fill:url(#hatch-${look})` }, image);
-    svg("path", { d: "M0,6H26", style: lineStyle(look) }, image);
+    if (kind !== "scatter") svg("path", { d: "M0,6H26", style: lineStyle(look) }, image);
     marker(look, 13, 6, 4, image);
   }
 
@@ -176,7 +176,7 @@
       const edge = (sign) => points.map(([at, mean, error]) => `${x(at)},${height(mean + sign * (error || 0))}`);
       if (chart.kind === "curves") svg("path", { d: `M${[...edge(1), ...edge(-1).reverse()].join("L")}Z`, style: `fill:${color(series.look)};opacity:.17` }, root);
       else for (const [at, mean, error] of points) if (error) svg("line", { x1: x(at), x2: x(at), y1: height(mean - error), y2: height(mean + error), style: `stroke:${color(series.look)};stroke-width:1.5` }, root);
-      svg("path", { d: `M${points.map(([at, mean]) => `${x(at)},${height(mean)}`).join("L")}`, style: lineStyle(series.look), class: "line" }, root);
+      if (chart.kind !== "scatter") svg("path", { d: `M${points.map(([at, mean]) => `${x(at)},${height(mean)}`).join("L")}`, style: lineStyle(series.look), class: "line" }, root);
       const every = chart.kind === "curves" ? Math.max(Math.floor(points.length / 7), 1) : 1, shift = Math.floor((order * every) / panel.series.length);
       points.forEach(([at, mean], i) => { if (i % every === shift) marker(series.look, x(at), height(mean), 4.2, root); });
     });

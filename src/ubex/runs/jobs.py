@@ -6,13 +6,15 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from ubex import checks
 from ubex.runs.checkpoint import CheckpointFolder
-from ubex.runs.records import Cell, Checkpoints, Context, FigureSpec, Outcome, Table
-from ubex.runs.store import StorageError
+from ubex.runs.records import Cell, Checkpoints, Context, FigureSpec, Outcome, SeedError, Table
+from ubex.runs.store import ARTIFACT_NAME, StorageError, storage, write_atomically
+from ubex.types import InputError
 
 ATTEMPTS = 3
 """How often a job is tried whose worker was lost."""
@@ -67,7 +69,7 @@ class Runnable(Protocol):
         """What has to be run."""
         ...
 
-    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome | SeedError]:
         """The outcome of each seed of one cell."""
         ...
 
@@ -84,6 +86,7 @@ class Job:
     cell: Cell
     seeds: tuple[int, ...]
     checkpoints: Path
+    artifacts: Path
 
     @property
     def label(self) -> str:
@@ -98,6 +101,8 @@ class Finished:
 
     outcomes: Mapping[int, Outcome]
     seconds: float
+    errors: Mapping[int, str] = field(default_factory=dict)
+    """Seeds that gave none, and why."""
 
 
 @dataclass(frozen=True)
@@ -140,16 +145,33 @@ class JobContext:
 
     checkpoints: Checkpoints
     report: Report
+    artifacts: Path | None = None
+    """Folder for the files that the cell leaves; without one they are dropped."""
 
     def progress(self, done: int, total: int, unit: str = "episode") -> None:
         """Says how far the cell has come."""
         self.report(done, total, unit)
 
+    def keep(self, seed: int, name: str, data: bytes) -> None:
+        """Leaves a file of this seed in the run folder, in place of an earlier one of that name."""
+        checks.whole("seed", seed, 0)
+        if not ARTIFACT_NAME.fullmatch(name):
+            raise InputError(
+                "a file to keep needs a name of at most 100 letters, digits, '.', '_' and '-' that does not start "
+                f"with '.', but it is {name!r}"
+            )
+        if self.artifacts is None:
+            return
+        place = self.artifacts / f"seed-{seed}"
+        with storage(f"make {place}"):
+            place.mkdir(parents=True, exist_ok=True)
+        write_atomically(place / name, data)
+
 
 def execute(job: Job, report: Report) -> Result:
     """Runs a job. What the experiment raises becomes a `Failed`; a full disk and an interrupt go through."""
     start = time.monotonic()
-    context = JobContext(CheckpointFolder(job.checkpoints), report)
+    context = JobContext(CheckpointFolder(job.checkpoints), report, job.artifacts)
     try:
         outcomes = job.experiment.run(job.cell, job.seeds, context)
         missing = [seed for seed in job.seeds if seed not in outcomes]
@@ -159,4 +181,9 @@ def execute(job: Job, report: Report) -> Result:
         raise
     except Exception as error:
         return Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
-    return Finished({seed: outcomes[seed] for seed in job.seeds}, time.monotonic() - start)
+    found = {seed: outcomes[seed] for seed in job.seeds}
+    errors = {seed: one.error for seed, one in found.items() if isinstance(one, SeedError)}
+    if len(errors) == len(found):
+        return Failed("; ".join(errors.values()), "")
+    good = {seed: one for seed, one in found.items() if isinstance(one, Outcome)}
+    return Finished(good, time.monotonic() - start, errors)

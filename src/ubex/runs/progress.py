@@ -74,6 +74,10 @@ class Display:
         if isinstance(result, Failed):
             self.failed += 1
             self.say(f"FAILED {job.label}: {result.error.splitlines()[0]}")
+        elif result.errors:
+            self.failed += 1
+            for error in result.errors.values():
+                self.say(f"FAILED {job.cell.label}: {error}")
         else:
             self.done += 1
         self._refresh()

@@ -71,6 +71,13 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class SeedError:
+    """In place of an outcome: why one seed gave none, while the others of its cell did."""
+
+    error: str
+
+
+@dataclass(frozen=True)
 class Table:
     """A table for people: printed by the command line, shown by the report."""
 
@@ -88,12 +95,13 @@ class FigureSpec:
     """File name without ending."""
     title: str
     kind: str
-    """`bars` (a metric by x, in groups), `lines` (a metric against x) or `curves` (a metric along a run)."""
+    """`bars` (a metric by x, in groups), `lines` (a metric against x), `curves` (a metric along a run) or `scatter` (a metric
+    against another one of the same cell and seed)."""
     metric: str
     xlabel: str
     ylabel: str
     x: str = ""
-    """Column on the horizontal axis for `bars` and `lines`; for `curves` the unit, episode or step."""
+    """Column on the horizontal axis; for `curves` the unit, episode or step; for `scatter` a column or a metric."""
     series: str = "method"
     """Column that distinguishes bars or lines."""
     facet: str = ""
@@ -132,4 +140,8 @@ class Context(Protocol):
 
     def progress(self, done: int, total: int, unit: str = "episode") -> None:
         """Says how far the cell has come."""
+        ...
+
+    def keep(self, seed: int, name: str, data: bytes) -> None:
+        """Leaves a file of this seed in the run folder, in place of an earlier one of that name."""
         ...

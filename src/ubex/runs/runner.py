@@ -135,6 +135,8 @@ class Recorder:
             self.store.fail(job.cell, job.seeds, result.error, result.trace)
         else:
             self.store.finish(job.cell, result.outcomes, result.seconds)
+            for seed, error in result.errors.items():
+                self.store.fail(job.cell, (seed,), error, "")
             for tracker in self.trackers:
                 for seed, outcome in result.outcomes.items():
                     tracker.log(job.cell, seed, outcome)
@@ -194,7 +196,8 @@ def plan(experiment: Runnable, store: Store) -> list[Job]:
     for cell in store.cells:
         left = tuple(seed for seed in range(store.seeds) if not store.finished(cell, seed))
         groups = [left] if experiment.mode == "batched" and left else [(seed,) for seed in left]
-        jobs += [Job(experiment, cell, seeds, store.checkpoint_folder(cell, seeds)) for seeds in groups]
+        artifacts = store.artifact_folder(cell)
+        jobs += [Job(experiment, cell, seeds, store.checkpoint_folder(cell, seeds), artifacts) for seeds in groups]
     return jobs
 
 

@@ -6,6 +6,7 @@
     DIR/cells/ID/seed-K/done.json          completion marker with the checksum of the metrics, written last
     DIR/cells/ID/seed-K/error.json         why it failed, where it did
     DIR/cells/ID/checkpoints-SEEDS/        see checkpoint.py
+    DIR/artifacts/ID/seed-K/               files that the cell left while it ran: maps, animations
     DIR/results.csv, DIR/curves.csv        tidy tables, made anew from the cells
 
 Every file is written next to its place, forced to disk and renamed, so a reader never sees half of one.
@@ -18,6 +19,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +32,9 @@ from ubex.runs.records import Cell, Curve, Outcome
 from ubex.types import InputError
 
 RESULTS, CURVES, SPEC, HISTORY, LOCK = "results.csv", "curves.csv", "spec.json", "history.jsonl", ".lock"
+ARTIFACTS = "artifacts"
+ARTIFACT_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", re.ASCII)
+"""No folders, nothing that an address or a shell could stumble over; a leading dot marks files that are being written."""
 COLUMNS = ("experiment", "environment", "method", "seed", "metric", "value")
 FORMAT = 1
 
@@ -125,6 +130,10 @@ class Store:
     def checkpoint_folder(self, cell: Cell, seeds: Sequence[int]) -> Path:
         """Where the checkpoints of seeds that run together are."""
         return self.root / "cells" / cell.id / f"checkpoints-{'-'.join(map(str, seeds))}"
+
+    def artifact_folder(self, cell: Cell) -> Path:
+        """Where the files are that a cell leaves; they stay when it has ended."""
+        return self.root / ARTIFACTS / cell.id
 
     def finished(self, cell: Cell, seed: int) -> bool:
         """Whether this cell and seed is done."""

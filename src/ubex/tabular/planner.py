@@ -6,6 +6,7 @@ takes the greedy action of the optimistic Q. Where it cycles, the policy of the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -47,15 +48,22 @@ class Plan(NamedTuple):
 
 def optimistic_values(how: Optimism, world: World, policy: Int[Array, " S"]) -> Float[Array, "S A"]:
     """Mean Q plus gain times the standard deviation of Q, for a deterministic policy."""
+    if isinstance(world, Single) or (how.gain == 0.0 and not isinstance(world, Known)):
+        return world.average(policy, how.discount).q
+    mean, deviation = q_moments(how, world, policy)
+    return mean + how.gain * deviation
+
+
+def q_moments(
+    how: Optimism, world: Dense | Flat | Known, policy: Int[Array, " S"]
+) -> tuple[Float[Array, "S A"], Float[Array, "S A"]]:
+    """Mean and standard deviation of Q, for a deterministic policy; a negative variance counts as 0."""
     if isinstance(world, Known):
         average, variance = world.evaluate(policy, how.discount, how.estimator.closed == "first-order")
-        return average.q + how.gain * jnp.sqrt(jnp.maximum(variance, 0.0))
-    average = world.average(policy, how.discount)
-    if how.gain == 0.0 or isinstance(world, Single):
-        return average.q
-    members = world.members(policy, how.discount)
-    variance = q_variance(how, world, members, average, policy)
-    return average.q + how.gain * jnp.sqrt(jnp.maximum(variance, 0.0))
+    else:
+        average = world.average(policy, how.discount)
+        variance = q_variance(how, world, world.members(policy, how.discount), average, policy)
+    return average.q, jnp.sqrt(jnp.maximum(variance, 0.0))
 
 
 def q_variance(
@@ -76,18 +84,24 @@ def q_variance(
 
 
 def policy_iteration(how: Optimism, key: Key, world: World, first: Int[Array, " S"]) -> Plan:
+    """Improves the first policy by its optimistic values."""
+    return iterate(lambda policy: optimistic_values(how, world, policy), key, first, how.random_ties)
+
+
+def iterate(
+    values: Callable[[Int[Array, " S"]], Float[Array, "S A"]], key: Key, first: Int[Array, " S"], random_ties: bool
+) -> Plan:
     """Improves the first policy until it stays, cycles, or `MAX_STEPS` improvements are made.
 
     Policy number t + 1 depends on policy number t alone (ties are broken by one draw for the whole update), so a policy seen
     before means a cycle, and number `MAX_STEPS` can be read off it.
     """
-    rewards = jnp.asarray(world.mean.r)
-    num_states, _ = rewards.shape
-    noise = jax.random.uniform(key, rewards.shape, rewards.dtype)
+    (num_states,) = first.shape
 
     def improved(policy: Int[Array, " S"]) -> Int[Array, " S"]:
-        value = optimistic_values(how, world, policy)
-        if how.random_ties:
+        value = values(policy)
+        if random_ties:
+            noise = jax.random.uniform(key, value.shape, value.dtype)
             value = jnp.where(value == jnp.max(value, axis=1, keepdims=True), noise, -1.0)
         return jnp.argmax(value, axis=1).astype(jnp.int32)
 

@@ -1,0 +1,75 @@
+"""The policy: a Gaussian squashed by tanh, so that actions lie in (-1, 1); environments see them scaled to their bounds."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ubex.deep.networks import MLP, mlp
+from ubex.types import Key
+
+LOG_STD = (-20.0, 2.0)
+"""Bounds of the log standard deviation, before squashing."""
+
+
+class Sampled(NamedTuple):
+    """Actions and their log-densities."""
+
+    action: Float[Array, "*b A"]
+    log_prob: Float[Array, "*b"]
+
+
+class Gaussian(NamedTuple):
+    """The policy at some observations, before squashing."""
+
+    mean: Float[Array, "*b A"]
+    log_std: Float[Array, "*b A"]
+
+
+def init(key: Key, observation_size: int, action_size: int, hidden: tuple[int, ...]) -> MLP:
+    """A policy with orthogonal weights."""
+    return mlp(key, observation_size, hidden, 2 * action_size, jnp.tanh)
+
+
+def gaussian(actor: MLP, observation: Float[Array, "*b O"]) -> Gaussian:
+    """The policy at some observations."""
+    mean, log_std = jnp.split(actor(observation), 2, axis=-1)
+    return Gaussian(mean, jnp.clip(log_std, *LOG_STD))
+
+
+def squash(at: Gaussian, noise: Float[Array, "*b A"]) -> Sampled:
+    """The action that standard normal noise becomes, and its log-density."""
+    raw = at.mean + jnp.exp(at.log_std) * noise
+    normal = -0.5 * (noise**2 + math.log(2.0 * math.pi)) - at.log_std
+    slope = 2.0 * (math.log(2.0) - raw - jax.nn.softplus(-2.0 * raw))  # log of the derivative of tanh, without cancellation
+    return Sampled(jnp.tanh(raw), jnp.sum(normal - slope, axis=-1))
+
+
+def sample(actor: MLP, observation: Float[Array, "*b O"], noise: Float[Array, "*b A"]) -> Sampled:
+    """One action for each observation."""
+    return squash(gaussian(actor, observation), noise)
+
+
+def several(at: Gaussian, noise: Float[Array, "*b K A"]) -> Float[Array, "*b K A"]:
+    """Several actions for each observation."""
+    return jnp.tanh(at.mean[..., None, :] + jnp.exp(at.log_std)[..., None, :] * noise)
+
+
+def mode(actor: MLP, observation: Float[Array, "*b O"]) -> Float[Array, "*b A"]:
+    """The squashed mean: what evaluation does."""
+    return jnp.tanh(gaussian(actor, observation).mean)
+
+
+def to_environment(action: Float[Array, "*b A"], low: tuple[float, ...], high: tuple[float, ...]) -> Float[Array, "*b A"]:
+    """An action in [-1, 1] in the environment's bounds."""
+    bottom, top = (jnp.asarray(bound, jnp.float32).reshape((1,) * (action.ndim - 1) + (-1,)) for bound in (low, high))
+    return bottom + 0.5 * (action + 1.0) * (top - bottom)
+
+
+def temperature_loss(log_alpha: Float[Array, ""], log_prob: Float[Array, " B"], target: float) -> Float[Array, ""]:
+    """Falls where the policy is more random than `target` and the temperature falls."""
+    return -jnp.sum(log_alpha * jax.lax.stop_gradient(log_prob + target))

@@ -1,0 +1,211 @@
+"""Settings of a deep agent. The defaults are the paper's for the sparse pendulum (appendix, table of hyperparameters)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from ubex import checks
+from ubex.estimators import ESTIMATORS, Estimator
+from ubex.types import InputError
+
+UBE_METHODS = ("exact-ube", "exact-ube-2", "pombu")
+"""Methods with a U-net, which solves the uncertainty Bellman equation."""
+TWIN_METHODS = ("mbpo", "sac")
+"""Methods with two critics, of which the smaller counts."""
+PRECISIONS = ("float32", "tf32", "tf32x3", "bf16x3", "bf16x6")
+"""How float32 matrices are multiplied on a GPU; on a CPU it is always float32."""
+
+
+class AgentEntry(NamedTuple):
+    """A line of the table of agents."""
+
+    summary: str
+
+
+DEEP_AGENTS: Mapping[str, AgentEntry] = MappingProxyType(
+    {
+        "exact-ube": AgentEntry("optimistic by the exact uncertainty Bellman equation (the paper's)"),
+        "exact-ube-2": AgentEntry("the same with the gap as a difference of two averages"),
+        "pombu": AgentEntry("optimistic by the upper bound of Zhou et al. (2020)"),
+        "ensemble-var": AgentEntry("optimistic by the variance over critics"),
+        "ensemble-mean": AgentEntry("the mean critic alone"),
+        "mbpo": AgentEntry("twin critics on model-randomised rollouts (Janner et al., 2019)"),
+        "sac": AgentEntry("soft actor-critic without a model (Haarnoja et al., 2018)"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class DeepConfig:
+    """Settings of a deep agent."""
+
+    method: str = "exact-ube"
+    """One of `DEEP_AGENTS`."""
+    num_models: int = 5
+    """N, dynamics networks and critics."""
+    gain: float = 1.0
+    """lambda, how much a standard deviation is worth to the actor."""
+    discount: float = 0.99
+    """Discount factor."""
+    updates_per_step: int = 20
+    """G, gradient rounds for each step in the environment."""
+    rollouts_per_step: int = 400
+    """M, model rollouts for each step in the environment."""
+    retrain_every: int = 400
+    """F, steps between two trainings of the model."""
+    rollout_length: int = 10
+    """k, steps of a model rollout."""
+    retain: int = 1
+    """Retrainings after which the model-generated buffers are overwritten."""
+    initial_steps: int = 1000
+    """Steps with the untrained policy before training."""
+    batch_size: int = 256
+    """Transitions of one gradient round, from every buffer."""
+    u_min: float = 0.0
+    """Smallest local uncertainty; it clips u alone, without the variance of the reward."""
+    gap_actions: int = 10
+    """K, sampled actions at each next state for the gap."""
+    sampled_states: bool = False
+    """Draws a next state for each of these actions, so that the gap filters transition noise as in the theory; otherwise all
+    are taken at the model's mean next state, as in the published runs."""
+    w_actions: int = 1
+    """Actions for w at each next state. 1, the published runs, lets policy noise into the epistemic term; with more, all models
+    share the noise of the policy, and identical models give exactly 0. At most `gap_actions`."""
+    debias: bool = False
+    """Corrects w for the finite number of actions and the gap for the finite number of critics."""
+    regularisation: float = 5.0
+    """lambda_reg, weight of the penalty on a U-net whose output before softplus falls below `floor`."""
+    floor: float = 0.1
+    """Smallest output of the U-net."""
+    critic_hidden: tuple[int, ...] = (256, 256)
+    """Hidden layers of the critics and of the U-net, tanh."""
+    actor_hidden: tuple[int, ...] = (64, 64)
+    """Hidden layers of the actor, tanh."""
+    model_hidden: tuple[int, ...] = (200, 200, 200, 200)
+    """Hidden layers of a dynamics network, SiLU."""
+    critic_gain: float = 10.0
+    """Gain of the critics' orthogonal initialisation, over the flattened ensemble: large, so that members start far apart."""
+    model_scale: float = 2.0
+    """Factor on the initial weights of the dynamics; the library default is 1, the paper takes 2 for the pendulum."""
+    critic_rate: float = 3e-4
+    """Learning rate of the critics and the U-net (Adam)."""
+    actor_rate: float = 3e-4
+    """Learning rate of the actor and the temperature."""
+    model_rate: float = 3e-4
+    """Learning rate of the dynamics."""
+    weight_decay: float = 5e-5
+    """L2 penalty of the dynamics, added to the gradient."""
+    polyak: float = 0.005
+    """Share of the new weights in the targets, every round."""
+    target_entropy: float | None = None
+    """Entropy that the temperature aims at; None means minus the number of action dimensions."""
+    model_batch: int = 256
+    """Transitions of one step of the dynamics' training, for each member."""
+    validation_share: float = 0.05
+    """Share of the data that is kept for validation."""
+    patience: int = 1
+    """Epochs without improvement after which training of the dynamics stops."""
+    improvement: float = 0.01
+    """Relative fall of some member's validation error that counts as improvement."""
+    max_epochs: int | None = None
+    """Most epochs of one training of the dynamics; None for no limit, as published."""
+    min_log_var: float = -10.0
+    """Soft lower bound of the predicted log-variance."""
+    max_log_var: float = 0.5
+    """Soft upper bound of the predicted log-variance."""
+    precision: str = "float32"
+    """One of `PRECISIONS`: how matrices are multiplied on a GPU."""
+
+    def __post_init__(self) -> None:
+        """Refuses settings that make no sense."""
+        checks.one_of("method", self.method, DEEP_AGENTS)
+        needed = 2 if self.method in (*UBE_METHODS, "ensemble-var") else 1
+        checks.whole(f"num_models (for {self.method})", self.num_models, needed)
+        for name in (
+            *("updates_per_step", "rollouts_per_step", "retrain_every", "rollout_length", "retain", "batch_size"),
+            *("w_actions", "model_batch", "patience", "initial_steps"),
+        ):
+            checks.whole(name, getattr(self, name), 1)
+        checks.whole("gap_actions", self.gap_actions, 2)
+        if self.w_actions > self.gap_actions:
+            raise InputError(f"w_actions must be at most gap_actions, {self.gap_actions}, but it is {self.w_actions}")
+        if self.debias and self.w_actions == 1:
+            raise InputError("debias needs w_actions of at least 2, since one action does not show its own noise")
+        if self.max_epochs is not None:
+            checks.whole("max_epochs", self.max_epochs, 1)
+        for name in (
+            *("gain", "regularisation", "floor", "critic_gain", "model_scale", "weight_decay"),
+            *("critic_rate", "actor_rate", "model_rate", "improvement"),
+        ):
+            checks.real(name, getattr(self, name), 0.0)
+        for name in ("discount", "polyak"):
+            checks.real(name, getattr(self, name), 0.0, 1.0)
+        if not 0.0 < self.validation_share < 1.0:
+            raise InputError(f"validation_share must be between 0 and 1, but it is {self.validation_share}")
+        if self.initial_steps * self.validation_share < 1.0:
+            raise InputError(
+                f"initial_steps must be at least {math.ceil(1.0 / self.validation_share)} for a validation set of one "
+                f"transition, but it is {self.initial_steps}"
+            )
+        if math.isnan(checks.real("u_min", self.u_min)):
+            raise InputError("u_min is not a number")
+        checks.one_of("precision", self.precision, PRECISIONS)
+
+    @property
+    def model_based(self) -> bool:
+        """Whether there is a model at all."""
+        return self.method != "sac"
+
+    @property
+    def twin(self) -> bool:
+        """Whether there are two critics, of which the smaller counts."""
+        return self.method in TWIN_METHODS
+
+    @property
+    def num_critics(self) -> int:
+        """Critics: one for each model, or twins."""
+        return 2 if self.twin else self.num_models
+
+    @property
+    def has_unet(self) -> bool:
+        """Whether the uncertainty Bellman equation is solved."""
+        return self.method in UBE_METHODS
+
+    @property
+    def estimator(self) -> Estimator:
+        """The estimator of the variance; twins have none."""
+        return ESTIMATORS["ensemble-mean" if self.twin else self.method]
+
+    @property
+    def num_buffers(self) -> int:
+        """Model-generated buffers: the model-randomised one first, then one for each model; twins need the first alone."""
+        return 0 if not self.model_based else 1 if self.twin else self.num_models + 1
+
+    @property
+    def rollouts(self) -> int:
+        """Rollouts after a retraining, in each buffer."""
+        return self.retrain_every * self.rollouts_per_step
+
+
+LAPTOP: Mapping[str, Any] = MappingProxyType(
+    {
+        "num_models": 3,
+        "updates_per_step": 4,
+        "rollouts_per_step": 20,
+        "rollout_length": 5,
+        "batch_size": 64,
+        "gap_actions": 4,
+        "critic_hidden": (64, 64),
+        "actor_hidden": (32, 32),
+        "model_hidden": (64, 64, 64),
+        "max_epochs": 10,
+        "critic_rate": 1e-3,
+        "actor_rate": 1e-3,
+        "model_rate": 1e-3,
+    }
+)
+"""The same algorithm with small networks and short rollouts, for two cores."""

@@ -1,0 +1,44 @@
+"""Critics: one for each model, or the twins of soft actor-critic."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ubex.deep.buffer import Batch
+from ubex.deep.config import DeepConfig
+from ubex.deep.networks import MLP, orthogonal_ensemble
+from ubex.types import Key
+
+
+def init(config: DeepConfig, key: Key, observation_size: int, action_size: int) -> MLP:
+    """Critics that start far apart."""
+    inputs = observation_size + action_size
+    return orthogonal_ensemble(key, config.num_critics, inputs, config.critic_hidden, 1, jnp.tanh, config.critic_gain)
+
+
+def values(critics: MLP, observation: Float[Array, "B O"], action: Float[Array, "B A"]) -> Float[Array, "N B"]:
+    """What every critic says of the same state-action pairs."""
+    inputs = jnp.concatenate((observation, action), axis=-1)
+    said: Float[Array, "N B"] = jax.vmap(lambda one: one(inputs)[..., 0])(critics)
+    return said
+
+
+def own_values(critics: MLP, observation: Float[Array, "N B O"], action: Float[Array, "N B A"]) -> Float[Array, "N B"]:
+    """What every critic says of its own state-action pairs."""
+    inputs = jnp.concatenate((observation, action), axis=-1)
+    said: Float[Array, "N B"] = jax.vmap(lambda one, x: one(x)[..., 0])(critics, inputs)
+    return said
+
+
+def targets(batch: Batch, next_value: Float[Array, "*b"], discount: float) -> Float[Array, "*b"]:
+    """y = r + discount * value of the next step, which is 0 after termination (eq. loss_q)."""
+    return batch.reward + discount * (1.0 - batch.terminated) * next_value
+
+
+def loss(
+    critics: MLP, observation: Float[Array, "N B O"], action: Float[Array, "N B A"], target: Float[Array, "N B"]
+) -> Float[Array, ""]:
+    """Squared Bellman error, summed over the batch and the critics, which share nothing."""
+    return jnp.sum((own_values(critics, observation, action) - target) ** 2)

@@ -1,0 +1,145 @@
+"""Multilayer perceptrons, alone or as an ensemble on a leading axis, and their initialisations.
+
+Weights are drawn on the host, by a generator that the key seeds: compiling as many small draws takes longer than they do.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float
+from scipy import stats
+
+from ubex.keys import host_generator
+from ubex.types import Key
+
+TRUNCATION = 2.0
+"""Standard deviations at which the truncated normal weights end."""
+
+FEW = 4
+"""Inputs up to which a product is written out."""
+LARGE = 64
+"""Both sides of a product that is worth a matrix unit have at least this size."""
+
+Activation = Callable[[Array], Array]
+
+
+class MLP(eqx.Module):
+    """Weights and biases; an ensemble has a leading axis on every array and is applied with `jax.vmap`."""
+
+    weights: tuple[Float[Array, "..."], ...]
+    """(inputs, outputs) of each layer."""
+    biases: tuple[Float[Array, "..."], ...]
+    activation: Activation = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "*b I"]) -> Float[Array, "*b O"]:
+        """The outputs of one network."""
+        return self.tail(product(x, self.weights[0]) + _like(self.biases[0], x))
+
+    def tail(self, x: Float[Array, "*b H"]) -> Float[Array, "*b O"]:
+        """The outputs, from what enters the first hidden layer's activation."""
+        for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
+            x = product(self.activation(x), weight) + _like(bias, x)
+        return x
+
+    def at_actions(self, state: Float[Array, "*b O"], action: Float[Array, "*b K A"]) -> Float[Array, "*b K Y"]:
+        """The outputs at several actions for each state; the state's part of the first layer is computed once."""
+        size = state.shape[-1]
+        first = product(state, self.weights[0][:size]) + _like(self.biases[0], state)
+        return self.tail(first[..., None, :] + product(action, self.weights[0][size:]))
+
+
+def product(x: Float[Array, "*b I"], weight: Float[Array, "I O"]) -> Float[Array, "*b O"]:
+    """x times weight. Only large products have the precision that was asked for, and need a matrix unit.
+
+    Few inputs or one output are sums of elementwise products, which a compiler joins with what is around them, not writing
+    them to memory; what is left with a small side has full precision.
+    """
+    inputs, outputs = weight.shape
+    if inputs <= FEW:
+        parts = [x[..., i : i + 1] * _like(weight[i], x) for i in range(inputs)]
+        return functools.reduce(operator.add, parts)
+    if outputs == 1:
+        return jnp.sum(x * _like(weight[:, 0], x), axis=-1, keepdims=True)
+    if min(inputs, outputs) < LARGE:
+        return jnp.matmul(x, weight, precision=jax.lax.Precision.HIGHEST)
+    return x @ weight
+
+
+def _like(bias: Float[Array, " O"], x: Array) -> Array:
+    """The bias with as many axes as x."""
+    return bias.reshape((1,) * (x.ndim - 1) + bias.shape)
+
+
+def sizes(inputs: int, hidden: Sequence[int], outputs: int) -> list[tuple[int, int]]:
+    """Inputs and outputs of every layer."""
+    widths = [inputs, *hidden, outputs]
+    return list(itertools.pairwise(widths))
+
+
+def orthogonal(generator: np.random.Generator, rows: int, columns: int, gain: float) -> np.ndarray:
+    """A matrix with orthonormal rows, or columns where there are fewer of them, times the gain; uniform among these."""
+    normal = generator.standard_normal((max(rows, columns), min(rows, columns)))
+    q, r = np.linalg.qr(normal)
+    q = q * np.sign(np.diag(r))[None]
+    return gain * (q if rows >= columns else q.T)
+
+
+def _network(weights: Sequence[np.ndarray], activation: Activation) -> MLP:
+    """A network, or an ensemble, with these weights and biases 0."""
+    biases = tuple(jnp.zeros((*w.shape[:-2], w.shape[-1]), jnp.float32) for w in weights)
+    return MLP(tuple(jnp.asarray(w, jnp.float32) for w in weights), biases, activation)
+
+
+def mlp(key: Key, inputs: int, hidden: Sequence[int], outputs: int, activation: Activation, gain: float = 1.0) -> MLP:
+    """A network with orthogonal weights."""
+    generator = host_generator(key)
+    return _network([orthogonal(generator, *size, gain) for size in sizes(inputs, hidden, outputs)], activation)
+
+
+def orthogonal_ensemble(
+    key: Key, number: int, inputs: int, hidden: Sequence[int], outputs: int, activation: Activation, gain: float
+) -> MLP:
+    """Networks whose flattened weights are orthogonal to each other, layer by layer, each of norm `gain`."""
+    generator = host_generator(key)
+    layers = sizes(inputs, hidden, outputs)
+    flat = [orthogonal(generator, number, rows * columns, gain) for rows, columns in layers]
+    return _network([w.reshape(number, *size) for w, size in zip(flat, layers, strict=True)], activation)
+
+
+def truncated_ensemble(
+    key: Key, number: int, inputs: int, hidden: Sequence[int], outputs: int, activation: Activation, scale: float
+) -> MLP:
+    """Networks with normal weights of standard deviation scale / (2 sqrt(fan-in)) before they are cut at two of them."""
+    generator = host_generator(key)
+    cut = stats.truncnorm(-TRUNCATION, TRUNCATION)
+    return _network(
+        [
+            scale / (2.0 * math.sqrt(rows)) * cut.ppf(generator.random((number, rows, columns)))
+            for rows, columns in sizes(inputs, hidden, outputs)
+        ],
+        activation,
+    )
+
+
+def descend(optimiser: optax.GradientTransformation, gradient: Any, state: Any, weights: Any) -> tuple[Any, Any]:
+    """Weights and the optimiser's state after one step down the gradient."""
+    with jax.numpy_dtype_promotion("standard"):  # Optax raises floats to whole powers, which strict promotion refuses
+        change, state = optimiser.update(gradient, state, weights)
+    return optax.apply_updates(weights, change), state
+
+
+def polyak(target: MLP, online: MLP, share: float) -> MLP:
+    """Targets that follow the online weights slowly."""
+    moved: MLP = jax.tree.map(lambda old, new: old + share * (new - old), target, online)
+    return moved

@@ -1,0 +1,160 @@
+"""The U-net, which solves the uncertainty Bellman equation, and the moments that its rewards are made of, by sampling.
+
+The moments are those of `ube.py` with a trailing axis B: at each pair (s, a) of a batch, model i gives a next observation, the
+policy gives K actions there, and all critics are asked; critic i is model i's own.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ubex import ube
+from ubex.deep import actor as policy
+from ubex.deep.buffer import Batch
+from ubex.deep.config import DeepConfig
+from ubex.deep.dynamics import Dynamics, predict_all
+from ubex.deep.networks import MLP, mlp
+from ubex.deep.rollout import Terminates
+from ubex.types import Key, NextValues
+
+
+class Sampled(NamedTuple):
+    """What the models and critics say of the next step."""
+
+    moments: NextValues
+    rewards: Float[Array, "N B"]
+    """Every model's mean reward."""
+    excess: Float[Array, " B"]
+    """What the finite number of actions adds to w on average; 0 unless it is asked for."""
+
+
+class Local(NamedTuple):
+    """One step's uncertainty at each pair of a batch."""
+
+    reward_variance: Float[Array, " B"]
+    """Variance over models of the mean reward."""
+    u: Float[Array, " B"]
+    """Local uncertainty, clipped."""
+    w: Float[Array, " B"]
+    gap: Float[Array, " B"]
+
+
+def init(config: DeepConfig, key: Key, observation_size: int, action_size: int) -> MLP:
+    """A U-net with orthogonal weights."""
+    return mlp(key, observation_size + action_size, config.critic_hidden, 1, jnp.tanh)
+
+
+def raw(unet: MLP, observation: Float[Array, "B O"], action: Float[Array, "B A"]) -> Float[Array, " B"]:
+    """The output before softplus."""
+    return unet(jnp.concatenate((observation, action), axis=-1))[..., 0]
+
+
+def variance(
+    config: DeepConfig, unet: MLP, observation: Float[Array, "B O"], action: Float[Array, "B A"]
+) -> Float[Array, " B"]:
+    """U: never below the floor."""
+    return jax.nn.softplus(raw(unet, observation, action)) + config.floor
+
+
+class Noise(NamedTuple):
+    """Standard normal numbers for one batch."""
+
+    actions: Float[Array, "M B K A"]
+    """The policy's, at each model's next state; M is N, or 1 where all models share it."""
+    states: Float[Array, "N B K O"]
+    """The models', for sampled next states; K is 0 where the mean is taken."""
+
+
+def noise_shapes(config: DeepConfig, observation_size: int, action_size: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shapes of a `Noise`."""
+    actions = config.gap_actions if config.estimator.own_values else config.w_actions
+    models = config.num_models if config.w_actions == 1 else 1
+    states = config.gap_actions if config.sampled_states and config.estimator.own_values else 0
+    return (models, config.batch_size, actions, action_size), (config.num_models, config.batch_size, states, observation_size)
+
+
+def next_values(
+    config: DeepConfig, noise: Noise, dynamics: Dynamics, critics: MLP, actor: MLP, batch: Batch, terminates: Terminates
+) -> Sampled:
+    """Moments of the values at the next step under every model, and every model's mean reward."""
+    said = predict_all(config, dynamics, batch.observation, batch.action)
+    after = batch.observation[None] + said.mean[..., :-1]
+    only_w = not config.estimator.own_values
+    actions = jnp.broadcast_to(noise.actions, (config.num_models, *noise.actions.shape[1:]))
+    for_w = actions[:, :, : config.w_actions] if config.sampled_states else actions
+    values = _at_actions(critics, actor, after, for_w) * _alive(batch, after[:, :, None], terminates)[:, None]
+    mean = jnp.mean(values, axis=1)
+    used = mean[..., : config.w_actions]
+    bar = jnp.mean(used, axis=-1)
+    excess = jnp.zeros_like(bar[0])
+    if config.debias:
+        residual = ube.member_variance(used - bar[..., None], 1)
+        excess = jnp.sum(residual, axis=-1) / (config.w_actions * (config.w_actions - 1.0))
+    nothing = jnp.full_like(bar, jnp.nan)
+    unknown = NextValues(bar, nothing, nothing, nothing, nothing[0], nothing, jnp.asarray(jnp.nan, bar.dtype))
+    if only_w:
+        return Sampled(unknown, said.mean[..., -1], excess)
+    if config.sampled_states:
+        drawn = after[:, :, None] + jnp.exp(0.5 * said.log_var[:, :, None, :-1]) * noise.states
+        values = _at_pairs(critics, actor, drawn, actions) * _alive(batch, drawn, terminates)[:, None]
+        mean = jnp.mean(values, axis=1)
+    own = jnp.einsum("iibk->ibk", values)
+    var_bar, var_own, var_gap = (jnp.var(x, axis=-1, ddof=1) for x in (mean, own, own - mean))
+    if config.debias:
+        var_gap = var_gap * (config.num_models / (config.num_models - 1.0))  # the mean critic holds a share of each own one
+    total = jnp.mean(var_bar, axis=0) + ube.member_variance(bar)
+    moments = unknown._replace(var_bar=var_bar, var_member=var_own, var_gap=var_gap, total=total)
+    return Sampled(moments, said.mean[..., -1], excess)
+
+
+def _alive(batch: Batch, after: Float[Array, "N B J O"], terminates: Terminates) -> Float[Array, "N B J"]:
+    """0 where a model's next observation ends the episode, so that there is no value after it."""
+    one = jax.vmap(terminates, in_axes=(None, None, 0))
+    over = jax.vmap(jax.vmap(one), in_axes=(None, None, 0))(batch.observation, batch.action, after)
+    return 1.0 - over.astype(jnp.float32)
+
+
+def _at_actions(
+    critics: MLP, actor: MLP, observation: Float[Array, "N B O"], noise: Float[Array, "N B K A"]
+) -> Float[Array, "N C B K"]:
+    """What every critic says at each model's next observations and the policy's actions there."""
+    action = policy.several(policy.gaussian(actor, observation), noise)
+    said = jax.vmap(lambda one: one.at_actions(observation, action)[..., 0])(critics)
+    return jnp.moveaxis(said, 0, 1)
+
+
+def _at_pairs(
+    critics: MLP, actor: MLP, observation: Float[Array, "N B K O"], noise: Float[Array, "N B K A"]
+) -> Float[Array, "N C B K"]:
+    """The same with an observation for each action."""
+    action = policy.squash(policy.gaussian(actor, observation), noise).action
+    inputs = jnp.concatenate((observation, action), axis=-1)
+    return jnp.moveaxis(jax.vmap(lambda one: one(inputs)[..., 0])(critics), 0, 1)
+
+
+def local(
+    config: DeepConfig, noise: Noise, dynamics: Dynamics, critics: MLP, actor: MLP, batch: Batch, terminates: Terminates
+) -> Local:
+    """The uncertainty rewards of a batch (eqs. pombu_q_rewards and exact_ube_q_rewards, by sampling)."""
+    seen = next_values(config, noise, dynamics, critics, actor, batch, terminates)
+    estimate = config.estimator.local
+    assert estimate is not None
+    w = ube.epistemic(seen.moments, 1)
+    u = estimate(seen.moments, 1)
+    return Local(ube.member_variance(seen.rewards, 1), ube.clip(u - seen.excess, config.u_min), w - seen.excess, w - u)
+
+
+def targets(config: DeepConfig, local: Local, batch: Batch, next_variance: Float[Array, " B"]) -> Float[Array, " B"]:
+    """z = Var[r] + discount^2 (u + U(s', a')), without U after termination."""
+    return ube.uncertainty_reward(local.u + (1.0 - batch.terminated) * next_variance, local.reward_variance, config.discount)
+
+
+def loss(config: DeepConfig, unet: MLP, batch: Batch, target: Float[Array, " B"]) -> Float[Array, ""]:
+    """Squared uncertainty Bellman error with the penalty that keeps the network from collapsing (eq. loss_u)."""
+    before = raw(unet, batch.observation, batch.action)
+    error = target - jax.nn.softplus(before) - config.floor
+    return jnp.sum(error**2) + config.regularisation * jnp.sum(jax.nn.relu(config.floor - before) ** 2)

@@ -1,0 +1,44 @@
+"""An environment with continuous states and actions: a record of pure functions for one step, unbatched and in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from jaxtyping import Array, Bool, Float
+
+from ubex.types import Key
+
+State: TypeAlias = Any
+"""What an environment carries from step to step: a pytree of float32 arrays, none of them weakly typed."""
+
+
+class ContinuousStep(NamedTuple):
+    """What an action leads to."""
+
+    state: State
+    reward: Float[Array, ""]
+    terminated: Bool[Array, ""]
+
+
+class ContinuousEnv(NamedTuple):
+    """A continuous environment. Makers return the same record for the same settings, so that programs are compiled once."""
+
+    name: str
+    observation_size: int
+    action_size: int
+    horizon: int
+    """Steps after which an episode is cut off, which is not termination."""
+    action_low: tuple[float, ...]
+    action_high: tuple[float, ...]
+    """Bounds of the actions, which `step` clips to."""
+    reset: Callable[[Key], State]
+    """The start of an episode."""
+    step: Callable[[Key, State, Float[Array, " A"]], ContinuousStep]
+    """(key, state, action) -> what it leads to."""
+    observe: Callable[[State], Float[Array, " O"]]
+    """What the agent sees of a state."""
+    terminates: Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Bool[Array, ""]]
+    """(observation, action, next observation) -> whether the episode ends there; for learned models, which have no state."""
+    max_return: float | None = None
+    """Return of the best policy over one episode, undiscounted; None where it is not known."""

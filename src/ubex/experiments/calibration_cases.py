@@ -1,0 +1,102 @@
+"""The posteriors that `calibration` looks at: Dirichlet rows of known structure, and environments after some episodes.
+
+Random kinds have known rewards, drawn from a standard Normal distribution, the same number of pseudo-counts in every possible
+cell, and a fixed random deterministic policy. Environments have the paper's prior and data of the uniformly random policy,
+which is also the policy that is evaluated.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool
+
+from ubex.envs.base import TabularEnv
+from ubex.envs.deep_sea import deep_sea
+from ubex.envs.n_room import n_room
+from ubex.tabular.posterior import DirichletNormal
+from ubex.tabular.truth import PolicyArray
+from ubex.types import Transitions
+
+RANDOM_KINDS = ("acyclic-layered", "acyclic-random", "cyclic-dense", "cyclic-sparse")
+ENVIRONMENT_KINDS = ("deep-sea", "rooms")
+KINDS = (*RANDOM_KINDS, *ENVIRONMENT_KINDS)
+NUM_ACTIONS = 2
+SPARSE = 0.2
+"""Share of next states that are possible in sparse MDPs."""
+LATER = 0.5
+"""Share of later states that are possible in acyclic random MDPs."""
+KNOWN_PRECISION = 1e12
+"""Precision of rewards that count as known."""
+
+
+class Case(NamedTuple):
+    """A posterior and the policy whose values are asked for."""
+
+    posterior: DirichletNormal
+    policy: PolicyArray
+
+
+def make(kind: str, data: float, size: int, rooms: int, generator: np.random.Generator) -> Case:
+    """The case of a kind: `data` is pseudo-counts a cell, or episodes; `size` counts the end of acyclic MDPs."""
+    if kind in RANDOM_KINDS:
+        return random_case(kind, data, size, generator)
+    env = n_room(rooms) if kind == "rooms" else deep_sea(max(2, math.isqrt(size)))
+    return explored(env, int(data), generator)
+
+
+def random_case(kind: str, count: float, size: int, generator: np.random.Generator) -> Case:
+    """Dirichlet(count) on the possible next states; acyclic means that states only lead to later ones, and to an end."""
+    terminal = kind.startswith("acyclic")
+    inner = size - terminal
+    posterior = DirichletNormal(
+        inner,
+        NUM_ACTIONS,
+        concentration=count,
+        support=possible(kind, inner, generator),
+        terminal=terminal,
+        reward_mean=generator.normal(size=(inner, NUM_ACTIONS)),
+        reward_precision=KNOWN_PRECISION,
+    )
+    return Case(posterior, generator.integers(NUM_ACTIONS, size=size).astype(np.int32))
+
+
+def possible(kind: str, inner: int, generator: np.random.Generator) -> Bool[np.ndarray, "S A T"]:
+    """Which next states a kind allows."""
+    states = np.arange(inner)
+    shape = (inner, NUM_ACTIONS, inner)
+    some = generator.random(shape)
+    if kind == "cyclic-dense":
+        return np.ones(shape, dtype=bool)
+    if kind == "cyclic-sparse":
+        kept = some < SPARSE
+        kept |= some == np.where(kept.any(axis=-1, keepdims=True), -1.0, some.min(axis=-1, keepdims=True))
+        return kept
+    width = math.isqrt(inner + 1)
+    if kind == "acyclic-layered":
+        layer = states // width
+        inside = np.broadcast_to((layer[None, :] == layer[:, None] + 1)[:, None], shape)
+    else:
+        inside = (states[None, :] > states[:, None])[:, None] & (some < LATER)
+    end = ~inside.any(axis=-1, keepdims=True)
+    return np.concatenate([inside, end], axis=-1)
+
+
+def explored(env: TabularEnv, episodes: int, generator: np.random.Generator) -> Case:
+    """The paper's prior after episodes of the uniformly random policy, which is evaluated."""
+    p, r = (np.asarray(array) for array in env.as_mdp())
+    posterior = DirichletNormal(env.num_states, env.num_actions, terminal=True)
+    seen: list[tuple[int, int, float, int]] = []
+    for _ in range(episodes):
+        state = env.start
+        for _ in range(env.horizon):
+            action = int(generator.integers(env.num_actions))
+            after = int(generator.choice(p.shape[-1], p=p[state, action]))
+            seen.append((state, action, float(r[state, action]), after))
+            if after == env.num_states:
+                break
+            state = after
+    uniform = np.full((posterior.num_states, env.num_actions), 1.0 / env.num_actions)
+    return Case(posterior.observe(Transitions(*map(np.array, zip(*seen, strict=True)))), uniform)

@@ -1,0 +1,178 @@
+"""Sparse pendulum: learning curves of every deep agent at three noise levels (figure of section 5.2)."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jaxtyping import Array, Float
+
+from ubex import checks
+from ubex.deep import actor as policy
+from ubex.deep.agents import Agent, Opinion, opinion
+from ubex.deep.config import DEEP_AGENTS, LAPTOP, PRECISIONS, DeepConfig
+from ubex.deep.loop import Evaluation
+from ubex.envs.sparse_pendulum import PendulumState, render, sparse_pendulum
+from ubex.experiments import learning
+from ubex.experiments.exploration import value_and_error
+from ubex.experiments.spec import Cell, Context, Experiment, FigureSpec, Mode, Outcome, SeedError, Table, grid
+from ubex.runs import metrics
+from ubex.runs.pictures import animation, maps_file
+from ubex.types import Key
+
+PAPER_METHODS = ("exact-ube", "pombu", "ensemble-var", "ensemble-mean", "sac")
+ANGLES = np.linspace(-np.pi, np.pi, 61)
+VELOCITIES = np.linspace(-10.0, 10.0, 41)
+"""Where value maps are drawn; a full swing reaches a velocity of about 9."""
+FRAMES_PER_SECOND = 80.0
+"""Steps of the pendulum in a second."""
+FRAME_STEP = 4
+"""Steps between two frames of an animation."""
+SMOKE: Mapping[str, Any] = {**LAPTOP, "updates_per_step": 1, "rollouts_per_step": 1, "max_epochs": 1, "batch_size": 16}
+"""Sizes with which nothing is learned, to see that everything runs."""
+PRESETS: Mapping[str, Mapping[str, Any]] = {"paper": {}, "laptop": LAPTOP, "smoke": SMOKE}
+
+
+@dataclass(frozen=True)
+class Pendulum(Experiment):
+    """Learning curves on the sparse pendulum, for every method and noise level."""
+
+    name: ClassVar[str] = "pendulum"
+    summary: ClassVar[str] = "sparse pendulum: learning curves of the deep agents at three noise levels"
+    figures: ClassVar[Sequence[FigureSpec]] = (
+        FigureSpec("returns", "Evaluation return", "curves", "return", "episode", "return", x="episode", facet="noise"),
+        FigureSpec("last", "Mean return of the last ten episodes", "bars", "mean_return_last_10", "noise", "return", x="noise"),
+        FigureSpec("spread", "Spread of the critics", "curves", "critic_std", "episode", "value", x="episode", facet="noise"),
+    )
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": {},
+        "laptop": {"methods": ("exact-ube", "ensemble-mean"), "noises": (0.0,), "episodes": 25, "seeds": 1},
+    }
+
+    methods: tuple[str, ...] = PAPER_METHODS
+    """Deep agents."""
+    noises: tuple[float, ...] = (0.0, 0.01, 0.02)
+    """Standard deviations of the noise on the angle."""
+    episodes: int = 75
+    """Episodes of 400 steps."""
+    num_models: tuple[int, ...] = (5,)
+    """N, models and critics."""
+    gains: tuple[float, ...] = (1.0,)
+    """lambda, exploration gains."""
+    preset: str = "paper"
+    """paper, or laptop: small networks and short rollouts."""
+    precision: str = "float32"
+    """How a GPU multiplies matrices: float32, tf32, tf32x3, bf16x3 or bf16x6; keys do not depend on it."""
+    pictures: tuple[int, ...] = (1, 5, 15, 30, 50, 75)
+    """Episodes after which the first seed leaves value maps and an animation; the last one always does."""
+    seeds: int = 10
+    """Number of seeds of every cell."""
+
+    def __post_init__(self) -> None:
+        """Refuses fields that make no sense."""
+        super().__post_init__()
+        for method in self.methods:
+            checks.one_of("method", method, DEEP_AGENTS)
+        for noise in self.noises:
+            sparse_pendulum(noise)
+        checks.whole("episodes", self.episodes, 1)
+        checks.one_of("preset", self.preset, PRESETS)
+        checks.one_of("precision", self.precision, PRECISIONS)
+        for cell in self.cells():
+            self.agent(cell)
+
+    def cells(self) -> Sequence[Cell]:
+        """Noises x ensemble sizes x gains x methods."""
+        shared: dict[str, Any] = {"episodes": self.episodes, "preset": self.preset, "precision": self.precision}
+        axes = grid(noise=self.noises, num_models=self.num_models, gain=self.gains)
+        return [
+            Cell(self.name, "sparse-pendulum", method, {**setting, **shared}) for setting in axes for method in self.methods
+        ]
+
+    @property
+    def mode(self) -> Mode:  # type: ignore[override]
+        """Seeds together on a GPU."""
+        return learning.mode()
+
+    def agent(self, cell: Cell) -> DeepConfig:
+        """The agent of a cell."""
+        settings: Mapping[str, Any] = cell.settings
+        own = {name: settings[name] for name in ("num_models", "gain", "precision")}
+        return DeepConfig(**{**PRESETS[self.preset], "method": cell.method, **own})
+
+    def key(self, cell: Cell, seed: int) -> Key:
+        """Of the cell without its precision, so that runs that differ in it alone can be compared."""
+        settings = {name: value for name, value in cell.settings.items() if name != "precision"}
+        return dataclasses.replace(cell, settings=settings).key(seed)
+
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome | SeedError]:
+        """One agent for all episodes, all seeds together."""
+        settings: Mapping[str, Any] = cell.settings
+        env, config = sparse_pendulum(settings["noise"]), self.agent(cell)
+
+        def watch(episode: int, agents: Agent, evaluation: Evaluation) -> None:
+            if 0 in seeds and (episode in self.pictures or episode == self.episodes):
+                first = list(seeds).index(0)
+                one: Agent = jax.tree.map(lambda x: x[first], agents)
+                context.keep(0, f"maps-{episode}.npz", value_maps(config, one, episode))
+                if episode == self.episodes:
+                    context.keep(0, "last-evaluation.gif", video(evaluation, first))
+
+        keys = [self.key(cell, seed) for seed in seeds]
+        return learning.outcomes(seeds, learning.learn(keys, env, config, self.episodes, context, watch))
+
+    def smoke(self) -> Pendulum:
+        """The last method, which compiles fastest, one noise, one episode, the smallest sizes."""
+        return dataclasses.replace(
+            self, seeds=1, methods=self.methods[-1:], noises=self.noises[:1], episodes=1, preset="smoke", num_models=(2,)
+        )
+
+    def tables(self, results: pd.DataFrame) -> Sequence[Table]:
+        """Mean and standard error of the returns."""
+        summary = metrics.summarize(results)
+        titles = {"mean_return_last_10": "Mean return of the last ten episodes", "solved_share": "Share of seeds that solve it"}
+        return [
+            Table(
+                title,
+                ["method", "noise", "N", "gain", "mean, standard error"],
+                [
+                    [row["method"], f"{row['noise']:g}", f"{row['num_models']}", f"{row['gain']:g}", value_and_error(row)]
+                    for _, row in summary[summary["metric"] == metric].iterrows()
+                ],
+            )
+            for metric, title in titles.items()
+        ]
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def held(config: DeepConfig, agent: Agent, observation: Float[Array, "B 3"]) -> Opinion:
+    """What an agent holds of its mean actions."""
+    return opinion(config, agent.critics, agent.unet, observation, policy.mode(agent.actor, observation))
+
+
+def value_maps(config: DeepConfig, agent: Agent, episode: int) -> bytes:
+    """Mean values and standard deviations at the mean action over angle and velocity (figure pendulum_viz)."""
+    angle, velocity = (x.ravel() for x in np.meshgrid(ANGLES, VELOCITIES))
+    seen = held(config, agent, jnp.asarray(np.stack((np.cos(angle), np.sin(angle), velocity), axis=-1), jnp.float32))
+    shape = (len(VELOCITIES), len(ANGLES))
+    maps = {"mean value": np.asarray(seen.mean)}
+    if config.has_unet:
+        maps[f"sd by {config.method}"] = np.sqrt(np.asarray(seen.variance))
+    maps["sd over critics"] = np.sqrt(np.asarray(seen.critic_variance))
+    layers = {name: values.reshape(shape) for name, values in maps.items()}
+    return maps_file(ANGLES, VELOCITIES, "angle (0 is up)", "angular velocity", layers, episode)
+
+
+def video(evaluation: Evaluation, seed: int) -> bytes:
+    """An evaluation episode as an animation."""
+    angles, velocities = (np.asarray(x)[seed, ::FRAME_STEP] for x in evaluation.states)
+    torques = np.asarray(evaluation.actions)[seed, ::FRAME_STEP, 0]
+    frames = [render(PendulumState(a, v), float(t)) for a, v, t in zip(angles, velocities, torques, strict=True)]
+    return animation(frames, FRAMES_PER_SECOND / FRAME_STEP)

@@ -1,0 +1,168 @@
+"""Values, variances and covariances over a finite number of steps, by backward induction over the time h.
+
+Unrolled in time, every (state, time) is visited at most once: nothing has to be solved for, and discount 1 is no special case.
+The closed form takes the rows at different times for independent draws of the posterior: p_h and r_h are drawn anew at each
+step. The paper's assumptions then hold by construction and the answer is exact, for that posterior; one unknown p that is
+met again later is another question (docs/closed-form.md). The sampled estimators follow the paper's u to the letter: member i
+keeps its p_i at all times, and u at h takes V_i and the mean values at h + 1.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from ubex import closed_form as form
+from ubex.closed_form import Pair, Rows
+from ubex.estimators import Estimator
+from ubex.tabular import bellman, uncertainty
+from ubex.tabular.bellman import Policy, Scalar, Values
+from ubex.tabular.uncertainty import Uncertainty
+from ubex.types import MDP
+
+Steps = int | Int[Array, ""]
+
+
+class Joint(NamedTuple):
+    """Two policies with the same number of steps to go: their values, and how these vary together."""
+
+    first: Float[Array, " S"]
+    """Mean values under the first policy."""
+    second: Float[Array, " S"]
+    covariance: Float[Array, "S S"]
+    """Cov[V_first(s), V_second(t)]."""
+
+
+class Step(NamedTuple):
+    """One step of the closed form; the fields by action are for one policy paired with itself."""
+
+    now: Joint
+    q: Float[Array, "S A"]
+    """Mean action values under the first policy."""
+    local: Float[Array, "S A"]
+    """What the step itself adds to the variance of Q."""
+    variance: Float[Array, "S A"]
+    """Var[Q]."""
+
+
+def closed_form(
+    rows: Rows, rewards: Float[Array, "S A"], policies: Pair, discount: Scalar, horizon: Steps, first_order: bool
+) -> Step:
+    """C_h = diag(l_h) + discount^2 Pbar_a C_{h+1} Pbar_b^T from C_horizon = 0, with fresh rows at every step.
+
+    l_h = Cov[r + discount p m_{h+1}] + discount^2 tr(Sigma C_{h+1}): nothing refers to itself, so there is no fixed point.
+    To first order the trace is left out. Two policies share the unknown rows of each step.
+    """
+    num_states = rewards.shape[0]
+    nothing = jnp.zeros(num_states, rewards.dtype)
+    last = Joint(nothing, nothing, jnp.zeros((num_states, num_states), rewards.dtype))
+
+    def step(_: Steps, after: Joint) -> Joint:
+        return closed_form_step(rows, rewards, policies, discount, after, first_order).now
+
+    second = jax.lax.fori_loop(0, horizon - 1, step, last)
+    return closed_form_step(rows, rewards, policies, discount, second, first_order)
+
+
+def closed_form_step(
+    rows: Rows, rewards: Float[Array, "S A"], policies: Pair, discount: Scalar, after: Joint, first_order: bool
+) -> Step:
+    """The closed form at h from that at h + 1."""
+    a, b = policies
+    ones = jnp.ones(rewards.shape[0], rewards.dtype)
+    roots = (after.covariance, jnp.eye(rewards.shape[0], dtype=rewards.dtype))  # C = C diag(1) I^T, as `Rows` takes it
+    known = rows.known((after.first, after.second), discount)
+    if not first_order:
+        known = known + discount**2 * rows.trace(roots)(ones)
+    moved = rows.mean.times(after.covariance)
+    through_a = jnp.einsum("sa,sat->st", a, moved)
+    through = jnp.einsum("sa,sat->st", b, rows.mean.times(through_a.T)).T
+    local = jnp.einsum("saa->sa", known)
+    covariance = jnp.diag(jnp.einsum("sa,sab,sb->s", a, known, b)) + discount**2 * through
+    q_a, q_b = (rewards + discount * rows.mean.expect(v) for v in (after.first, after.second))
+    means = (jnp.sum(a * q_a, axis=1), jnp.sum(b * q_b, axis=1))
+    variance = local + discount**2 * (form.row_products(rows.mean, roots) @ ones)
+    return Step(Joint(*means, covariance), q_a, local, variance)
+
+
+def values(mdp: MDP, policy: Policy, discount: Scalar, horizon: Steps) -> Values:
+    """Values of a policy over `horizon` steps in one MDP or, with a leading axis, in each of N."""
+    start = jnp.zeros_like(jnp.asarray(mdp.r))
+
+    def step(_: Steps, after: Values) -> Values:
+        return back(mdp, after, policy, discount)
+
+    found: Values = jax.lax.fori_loop(0, horizon, step, Values(start[..., 0], start))
+    return found
+
+
+def back(mdp: MDP, after: Values, policy: Policy, discount: Scalar) -> Values:
+    """Values with one more step to go."""
+    p, r = jnp.asarray(mdp.p), jnp.asarray(mdp.r)
+    if p.ndim == 4:
+        return jax.vmap(lambda p, r, after: back(MDP(p, r), after, policy, discount))(p, r, after)
+    q = bellman.backup(MDP(p, r), after.v, discount)
+    return Values(bellman.policy_average(q, policy), q)
+
+
+class Unrolling(NamedTuple):
+    """What the sampled estimators carry from h + 1 to h."""
+
+    mean: Values
+    members: Values
+    v: Float[Array, " S"]
+    """Variance in the V form."""
+    q: Float[Array, "S A"]
+    """Variance in the Q form."""
+    local_v: Float[Array, " S"]
+    local_q: Float[Array, "S A"]
+
+
+def estimate(
+    estimator: Estimator,
+    samples: MDP,
+    mean: MDP,
+    policy: Policy,
+    discount: Scalar,
+    horizon: Steps,
+    *,
+    u_min: Scalar = 0.0,
+    ddof: int = 0,
+) -> Uncertainty:
+    """`uncertainty.estimate` over `horizon` steps.
+
+    U_h = Var[r] + discount^2 (max(u_h, u_min) + Pbar U_{h+1}) from U_horizon = 0, in the V and the Q form.
+    """
+    if estimator.direct is not None:
+        members = values(samples, policy, discount, horizon) if estimator.own_values else unknown(samples)
+        return uncertainty.direct(estimator, members, values(mean, policy, discount, horizon), ddof)
+    p_bar, rewards = jnp.asarray(mean.p), jnp.asarray(samples.r)
+    nothing = jnp.zeros_like(jnp.asarray(mean.r))
+    members = Values(jnp.zeros_like(rewards)[..., 0], jnp.zeros_like(rewards)) if estimator.own_values else unknown(samples)
+    last = Unrolling(Values(nothing[:, 0], nothing), members, nothing[:, 0], nothing, nothing[:, 0], nothing)
+
+    def step(_: Steps, after: Unrolling) -> Unrolling:
+        moments = bellman.next_values(samples, after.members, p_bar, after.mean, policy, estimator.spread)
+        v, q = uncertainty.local_rewards(estimator, moments, rewards, policy, discount, u_min=u_min, ddof=ddof)
+        through = bellman.policy_average(bellman.backup(MDP(p_bar, nothing), after.v, discount**2), policy)
+        after_q = bellman.policy_average(after.q, policy)
+        return Unrolling(
+            mean=back(mean, after.mean, policy, discount),
+            members=back(samples, after.members, policy, discount) if estimator.own_values else after.members,
+            v=v + through,
+            q=bellman.backup(MDP(p_bar, q), after_q, discount**2),
+            local_v=v,
+            local_q=q,
+        )
+
+    done = jax.lax.fori_loop(0, horizon, step, last)
+    return Uncertainty(done.v, done.q, done.mean, done.local_v, done.local_q)
+
+
+def unknown(samples: MDP) -> Values:
+    """NaN in place of values that an estimator says it does not look at, so that a false claim shows."""
+    q = jnp.full_like(jnp.asarray(samples.r), jnp.nan)
+    return Values(v=q[..., 0], q=q)

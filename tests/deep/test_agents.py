@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny import config, never
+
+from ubex.deep import actor, agents, critics, dynamics, uncertainty
+from ubex.deep.buffer import Batch
+from ubex.deep.config import DEEP_AGENTS, DeepConfig
+from ubex.deep.networks import MLP, polyak
+
+KEY = jax.random.key(0)
+
+
+def batch(*leading: int) -> Batch:
+    shapes = ((*leading, 2), (*leading, 1), leading, (*leading, 2))
+    parts = [jax.random.normal(jax.random.fold_in(KEY, i), shape) for i, shape in enumerate(shapes)]
+    return Batch(*parts, jnp.zeros(leading))
+
+
+@functools.cache
+def rounds(settings: DeepConfig) -> tuple[agents.Agent, agents.Agent, list[agents.Info]]:
+    """An agent before and after a few rounds on the same batch."""
+    first = agents.init(settings, KEY, 2, 1)
+    model = dynamics.init(settings, KEY, 2, 1) if settings.model_based else None
+    shared, own = batch(settings.batch_size), batch(settings.num_models, settings.batch_size)
+
+    @jax.jit
+    def step(agent: agents.Agent, key: Any) -> tuple[agents.Agent, agents.Info]:
+        noise = agents.draw_noise(settings, key, 2, 1)
+        return agents.gradient_round(settings, noise, agent, model, shared, own, never)
+
+    agent, seen = first, []
+    TRAILS[settings] = []
+    for i in range(30):
+        agent, info = step(agent, jax.random.fold_in(KEY, i))
+        seen.append(info)
+        TRAILS[settings].append(agent)
+    return first, agent, seen
+
+
+TRAILS: dict[DeepConfig, list[agents.Agent]] = {}
+
+
+def trail(settings: DeepConfig) -> list[agents.Agent]:
+    """The agent after each of these rounds."""
+    rounds(settings)
+    return TRAILS[settings]
+
+
+@pytest.mark.parametrize("method", DEEP_AGENTS)
+def test_a_round_moves_every_part_and_keeps_the_structure(method: str) -> None:
+    settings = config(method=method, critic_rate=1e-2)
+    first, last, seen = rounds(settings)
+    described = [jax.tree.map(lambda x: (x.shape, x.dtype, x.aval.weak_type), agent) for agent in (first, last)]
+    assert described[0] == described[1]  # a weakly typed scalar would make a loop compile again
+    parts = {"actor": first.actor, "critics": first.critics, "critics_target": first.critics_target}
+    parts |= {"unet": first.unet, "unet_target": first.unet_target} if settings.has_unet else {}
+    for name, before in parts.items():
+        moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), before, getattr(last, name))
+        assert min(jax.tree.leaves(moved)) > 0.0, name
+    assert float(last.log_alpha) != 0.0
+    assert float(seen[-1].critic_loss) < float(seen[0].critic_loss)
+    finite = {name for name, value in seen[-1]._asdict().items() if np.isfinite(value)}
+    missing = set(agents.Info._fields) - finite
+    if settings.has_unet:
+        assert not missing - ({"gap"} if method == "pombu" else set())
+    else:
+        assert missing == {"u_loss", "w", "gap", "u"} | ({"variance"} if method != "ensemble-var" else set())
+
+
+def test_the_targets_follow_by_polyak() -> None:
+    first, last, _ = rounds(config(method="sac", critic_rate=1e-2))
+    again = [first.critics_target]
+    for agent in trail(config(method="sac", critic_rate=1e-2)):
+        again.append(polyak(again[-1], agent.critics, 0.005))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), again[-1], last.critics_target)
+
+
+def constant_critics(levels: list[float]) -> MLP:
+    return MLP((jnp.zeros((len(levels), 3, 1)),), (jnp.asarray(levels)[:, None],), jnp.tanh)
+
+
+@pytest.mark.parametrize(
+    ("method", "levels", "optimistic"),
+    [("mbpo", [3.0, 1.0], 1.0), ("ensemble-mean", [3.0, 1.0], 2.0), ("ensemble-var", [3.0, 1.0], 2.0 + 2.0 * np.sqrt(2.0))],
+)
+def test_what_the_actor_climbs(method: str, levels: list[float], optimistic: float) -> None:
+    settings = config(method=method, gain=2.0, critic_hidden=())
+    held = agents.opinion(settings, constant_critics(levels), None, jnp.zeros((4, 2)), jnp.zeros((4, 1)))
+    np.testing.assert_allclose(held.optimistic, optimistic, rtol=1e-6)
+
+
+def test_the_unet_adds_its_root() -> None:
+    settings = config(method="exact-ube", gain=3.0, critic_hidden=())
+    unet = MLP((jnp.zeros((3, 1)),), (jnp.asarray([jnp.log(jnp.expm1(3.9))]),), jnp.tanh)
+    held = agents.opinion(settings, constant_critics([5.0, 5.0]), unet, jnp.zeros((4, 2)), jnp.zeros((4, 1)))
+    np.testing.assert_allclose(held.variance, 4.0, rtol=1e-5)
+    np.testing.assert_allclose(held.optimistic, 11.0, rtol=1e-5)
+
+
+def test_identical_critics_have_a_slope() -> None:
+    """The square root of a variance of exactly 0 must not make the actor's gradient infinite."""
+    slope = jax.grad(lambda x: jnp.sum(agents.safe_root(x)))(jnp.asarray([0.0, 4.0]))
+    np.testing.assert_allclose(slope, [0.0, 0.25])
+
+
+def test_critic_targets_are_soft_and_each_their_own() -> None:
+    settings = config(method="ensemble-mean", critic_hidden=(), discount=0.5)
+    agent = agents.init(settings, KEY, 2, 1)._replace(critics_target=constant_critics([10.0, 20.0]))
+    own, noise = batch(2, 8), jax.random.normal(KEY, (2, 8, 1))
+    _, _, goal = agents.critic_targets(settings, noise, agent, batch(8), own, jnp.asarray(0.2))
+    log_prob = actor.sample(agent.actor, own.next_observation, noise).log_prob
+    expected = own.reward + 0.5 * (jnp.asarray([[10.0], [20.0]]) - 0.2 * log_prob)
+    np.testing.assert_allclose(goal, expected, atol=1e-5)
+
+
+def test_twins_share_the_smaller_target() -> None:
+    settings = config(method="mbpo", critic_hidden=(), discount=0.5)
+    agent = agents.init(settings, KEY, 2, 1)._replace(critics_target=constant_critics([10.0, 20.0]))
+    shared, noise = batch(8), jax.random.normal(KEY, (1, 8, 1))
+    _, _, goal = agents.critic_targets(settings, noise, agent, shared, shared, jnp.asarray(0.0))
+    np.testing.assert_allclose(goal, jnp.stack([shared.reward + 5.0] * 2), atol=1e-5)
+
+
+def test_noise_has_the_shapes_that_a_round_needs() -> None:
+    noise = agents.draw_noise(config(sampled_states=True, w_actions=2), KEY, 2, 1)
+    assert noise.local.actions.shape == (1, 8, 3, 1)
+    assert noise.local.states.shape == (2, 8, 3, 2)
+    assert (noise.unet.shape, noise.critics.shape, noise.actor.shape) == ((8, 1), (2, 8, 1), (8, 1))
+
+
+def test_float32_tells_nearly_equal_models_apart() -> None:
+    """Critics near 100 and models that nearly agree: w, gap and u in float32 are within 1% of float64."""
+    sizes: dict[str, Any] = {
+        "batch_size": 64,
+        "gap_actions": 9,
+        "w_actions": 9,
+        "critic_hidden": (64, 64),
+        "model_hidden": (64,),
+    }
+    settings = config(num_models=5, u_min=-np.inf, **sizes)
+    agent, model, seen = agents.init(settings, KEY, 2, 1), dynamics.init(settings, KEY, 2, 1), batch(64)
+    networks = MLP(agent.critics.weights, (*agent.critics.biases[:-1], agent.critics.biases[-1] + 100.0), jnp.tanh)
+    close = jax.tree.map(lambda x: x[:1] + 1e-2 * (x - x[:1]), model.networks)
+    shapes = uncertainty.noise_shapes(settings, 2, 1)
+    noise = uncertainty.Noise(*(jax.random.normal(jax.random.fold_in(KEY, i), shape) for i, shape in enumerate(shapes)))
+    given = (noise, dynamics.Dynamics(close, model.normaliser, None), networks, agent.actor, seen)
+
+    def found(kind: Any) -> uncertainty.Local:
+        cast = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), kind), given)
+        with jax.numpy_dtype_promotion("standard"), agents.precision(settings):
+            return jax.jit(lambda *parts: uncertainty.local(settings, *parts, never))(*cast)
+
+    single = found(jnp.float32)
+    with jax.enable_x64(True):
+        double = [np.asarray(x) for x in found(jnp.float64)]
+    assert float(jnp.mean(critics.values(networks, seen.observation, seen.action))) > 80.0
+    assert 0.0 < float(jnp.mean(single.w)) < 1.0
+    for a, b in zip(single, double, strict=True):
+        assert np.linalg.norm(np.asarray(a, np.float64) - b) < 0.01 * np.linalg.norm(b)

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny import config, drifting
+
+from ubex.deep import actor, loop
+from ubex.deep.buffer import unpack
+from ubex.deep.config import DeepConfig
+from ubex.runs.checkpoint import pack
+from ubex.runs.checkpoint import unpack as restore
+
+KEYS = jax.random.split(jax.random.key(0), 2)
+ENV = drifting()
+
+
+def start(settings: DeepConfig, keys: Any = KEYS, segments: int = 3) -> tuple[loop.Seed, Any]:
+    buffers = loop.begin_buffers(settings, ENV, len(keys)) if settings.model_based else None
+    return loop.begin(settings, ENV, keys, segments), buffers
+
+
+def same(a: Any, b: Any) -> None:
+    jax.tree.map(lambda x, y: np.testing.assert_array_equal(np.asarray(x), np.asarray(y)), a, b)
+
+
+COMPILED: Any = (loop.fit, loop.imagine, loop.learn, loop.evaluate)
+
+
+@pytest.mark.parametrize("settings", [config(), config(retain=2, method="ensemble-mean")], ids=lambda one: one.method)
+def test_a_run_that_stops_between_segments_goes_on_as_if_it_had_not(settings: DeepConfig, tmp_path: Any) -> None:
+    seeds, buffers = start(settings)
+    whole, compiled = [], []
+    for index in range(3):
+        seeds, buffers, segment = loop.advance(settings, ENV, KEYS, seeds, buffers, index)
+        whole.append(segment)
+        compiled.append([function._cache_size() for function in COMPILED])
+        if index == 1:
+            kept = pack(2, (seeds, buffers if settings.retain > 1 else None), {})
+    like, fresh = start(settings)
+    _, (again, old), _ = restore(kept, (like, fresh if settings.retain > 1 else None), tmp_path)
+    resumed, _, segment = loop.advance(settings, ENV, KEYS, again, old if settings.retain > 1 else fresh, 2)
+    same(segment, whole[2])
+    same(resumed, seeds)
+    assert compiled[0] == compiled[1] == compiled[2] == [function._cache_size() for function in COMPILED]
+
+
+def test_the_data_are_what_happened_in_the_environment() -> None:
+    settings = config(method="sac")
+    seeds, _ = start(settings)
+    seeds, _, _ = loop.advance(settings, ENV, KEYS, seeds, None, 0)
+    seeds, _, _ = loop.advance(settings, ENV, KEYS, seeds, None, 1)
+    for k in range(2):
+        batch = unpack(seeds.data[k][:48], 1)
+        np.testing.assert_allclose(batch.next_observation, batch.observation + 0.1 * 2.0 * batch.action, atol=1e-6)
+        np.testing.assert_allclose(batch.reward, -(batch.observation[:, 0] ** 2), atol=1e-6)
+        starts = np.flatnonzero(np.asarray(batch.observation)[:, 0] == 1.0)
+        np.testing.assert_array_equal(starts, [0, 10, 20, 30, 40])  # episodes of ten steps, and a fresh one for training
+        assert float(jnp.abs(seeds.data[k][48:]).max()) == 0.0
+    np.testing.assert_array_equal(seeds.elapsed, 8)
+
+
+def test_evaluation_is_an_episode_of_the_mean_action() -> None:
+    settings = config(method="sac")
+    seeds, _ = start(settings)
+    found = loop.evaluate(settings, ENV, KEYS, seeds.agent, jnp.asarray(0))
+    network = jax.tree.map(lambda x: x[0], seeds.agent.actor)
+    x, total = np.ones(1, np.float32), 0.0
+    for _ in range(10):
+        total -= float(x[0]) ** 2
+        x = x + 0.1 * 2.0 * np.asarray(actor.mode(network, jnp.asarray(x)))
+    assert float(found.returns[0]) == pytest.approx(total, rel=1e-4)
+
+
+def test_a_seed_that_breaks_is_named_and_the_others_go_on() -> None:
+    settings = config()
+    seeds, buffers = start(settings)
+    healthy, _, expected = loop.advance(settings, ENV, KEYS, *start(settings), 0)
+    assert list(expected.learned.bad_step) == [-1, -1]
+    broken = seeds._replace(agent=seeds.agent._replace(log_alpha=seeds.agent.log_alpha.at[0].set(jnp.nan)))
+    after, _, segment = loop.advance(settings, ENV, KEYS, broken, buffers, 0)
+    assert list(segment.learned.bad_step) == [0, -1]
+    same(jax.tree.map(lambda x: x[1], after), jax.tree.map(lambda x: x[1], healthy))
+
+
+def test_keys_decide_everything() -> None:
+    settings = config(method="sac")
+    one, _, _ = loop.advance(settings, ENV, KEYS, *start(settings), 0)
+    two, _, _ = loop.advance(settings, ENV, KEYS[::-1], *start(settings, KEYS[::-1]), 0)
+    same(jax.tree.map(lambda x: x[0], one.data), jax.tree.map(lambda x: x[1], two.data))
+    assert float(jnp.abs(one.data[0] - one.data[1]).max()) > 0.0

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ubex.deep.networks import MLP, mlp, orthogonal_ensemble, polyak, truncated_ensemble
+
+KEY = jax.random.key(0)
+
+
+def test_a_network_is_layers_of_products() -> None:
+    network = mlp(KEY, 3, (4, 5), 2, jnp.tanh)
+    network = MLP(network.weights, tuple(b + 0.1 * (i + 1) for i, b in enumerate(network.biases)), jnp.tanh)
+    x = np.random.default_rng(0).normal(size=(7, 3))
+    w, b = ([np.asarray(part, np.float64) for part in parts] for parts in (network.weights, network.biases))
+    expected = np.tanh(np.tanh(x @ w[0] + b[0]) @ w[1] + b[1]) @ w[2] + b[2]
+    np.testing.assert_allclose(network(jnp.asarray(x, jnp.float32)), expected, atol=1e-5)
+
+
+def test_several_actions_for_a_state_are_several_inputs() -> None:
+    network = mlp(KEY, 5, (6, 6), 1, jnp.tanh)
+    state, action = jax.random.normal(KEY, (4, 3)), jax.random.normal(KEY, (4, 7, 2))
+    inputs = jnp.concatenate((jnp.repeat(state[:, None], 7, axis=1), action), axis=-1)
+    np.testing.assert_allclose(network.at_actions(state, action), network(inputs), atol=1e-6)
+
+
+def test_members_of_an_orthogonal_ensemble_have_nothing_in_common() -> None:
+    networks = orthogonal_ensemble(KEY, 5, 4, (16, 16), 1, jnp.tanh, 10.0)
+    for weight in networks.weights:
+        flat = np.asarray(weight).reshape(5, -1)
+        np.testing.assert_allclose(flat @ flat.T, 100.0 * np.eye(5), atol=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_truncated_weights_have_the_stated_size_and_end(scale: float) -> None:
+    weight = np.asarray(truncated_ensemble(KEY, 3, 100, (400,), 2, jax.nn.silu, scale).weights[0])
+    parent = scale / (2.0 * np.sqrt(100))
+    assert np.abs(weight).max() <= 2.0 * parent
+    assert weight.std() == pytest.approx(0.8796 * parent, rel=0.01)  # of a normal cut at two standard deviations
+
+
+def test_targets_follow_slowly() -> None:
+    old, new = mlp(KEY, 2, (3,), 1, jnp.tanh), mlp(jax.random.key(1), 2, (3,), 1, jnp.tanh)
+    moved = polyak(old, new, 0.25)
+    np.testing.assert_allclose(moved.weights[0], 0.75 * old.weights[0] + 0.25 * new.weights[0], atol=1e-6)

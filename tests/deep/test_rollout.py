@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tiny import config, never
+
+from ubex.deep import actor, rollout
+from ubex.deep.buffer import ModelBuffer, empty, unpack
+from ubex.deep.config import DeepConfig
+from ubex.deep.dynamics import Dynamics, Normaliser
+from ubex.deep.networks import MLP
+
+KEY = jax.random.key(0)
+SURE: dict[str, Any] = {"min_log_var": -60.0, "max_log_var": -50.0, "model_hidden": ()}
+POLICY = actor.init(KEY, 1, 1, (4,))
+
+
+def linear_models(slopes: list[float], pushes: list[float], rewards: list[float]) -> Dynamics:
+    """Model i says x' - x = slope_i x + push_i a and reward_i, with no noise to speak of."""
+    rows = [[[slope, 0.0, -100.0, -100.0], [push, 0.0, 0.0, 0.0]] for slope, push in zip(slopes, pushes, strict=True)]
+    weight = jnp.asarray(rows).at[:, :, 2:].set(0.0)
+    bias = jnp.asarray([[0.0, reward, -100.0, -100.0] for reward in rewards])
+    return Dynamics(MLP((weight,), (bias,), jax.nn.silu), Normaliser(jnp.zeros(2), jnp.ones(2)), None)
+
+
+def test_a_consistent_rollout_is_the_closed_form_of_its_own_model() -> None:
+    settings = config(rollout_length=4, **SURE)
+    models = linear_models([0.5, -0.5], [0.0, 0.0], [1.0, 2.0])
+    start = jnp.asarray([[[1.0], [2.0]], [[3.0], [4.0]]])
+    made = rollout.consistent(settings, KEY, models, POLICY, start, never)
+    batch = unpack(made.rows, 1)  # models, steps, rollouts
+    for model, factor in enumerate((1.5, 0.5)):
+        for step in range(4):
+            np.testing.assert_allclose(batch.observation[model, step, :, 0], start[model, :, 0] * factor**step, rtol=1e-5)
+            np.testing.assert_allclose(batch.next_observation[model, step], start[model] * factor ** (step + 1), rtol=1e-5)
+        np.testing.assert_allclose(batch.reward[model], model + 1.0, rtol=1e-5)
+    assert bool(jnp.all(made.valid))
+
+
+def test_randomised_rollouts_use_all_models_alike_and_change_them() -> None:
+    settings = config(rollout_length=6, num_models=3, **SURE)
+    models = linear_models([0.0] * 3, [0.0] * 3, [1.0, 2.0, 3.0])
+    for number in (300, 301):  # also where the rows do not share out evenly
+        batch = unpack(rollout.randomised(settings, KEY, models, POLICY, jnp.zeros((number, 1)), never).rows, 1)
+        chosen = np.rint(np.asarray(batch.reward)).astype(int)  # steps, rollouts
+        for step in chosen:
+            assert np.bincount(step, minlength=4)[1:].min() >= number // 3 - 1
+        sequences = {tuple(column) for column in chosen.T}
+        assert len(sequences) > 150  # of 729 possible ones
+
+
+def test_the_action_of_a_row_reaches_its_own_prediction() -> None:
+    settings = config(rollout_length=1, num_models=2, **SURE)
+    models = linear_models([0.0] * 2, [1.0, 1.0], [0.0, 0.0])
+    batch = unpack(rollout.randomised(settings, KEY, models, POLICY, jnp.arange(11.0)[:, None], never).rows, 1)
+    np.testing.assert_allclose(batch.next_observation, batch.observation + batch.action, atol=1e-5)
+
+
+def test_a_rollout_ends_where_its_model_says_so_and_the_others_go_on() -> None:
+    settings = config(rollout_length=4, num_models=2, **SURE)
+    models = linear_models([1.0] * 2, [0.0] * 2, [0.0] * 2)
+
+    def large(observation: Any, action: Any, after: Any) -> Any:
+        return after[0] > 3.0
+
+    made = rollout.randomised(settings, KEY, models, POLICY, jnp.asarray([[1.0], [0.1]]), large)
+    np.testing.assert_array_equal(made.valid[:, 0], [True, True, False, False])  # 1, 2, 4: the second step ended it
+    np.testing.assert_array_equal(unpack(made.rows, 1).terminated[:2, 0], [0.0, 1.0])
+    assert bool(jnp.all(made.valid[:, 1]))
+
+
+def test_buffers_are_refilled_from_observed_states() -> None:
+    settings: DeepConfig = config(rollout_length=1, num_models=2, **SURE)
+    models = linear_models([0.0] * 2, [0.0] * 2, [1.0, 2.0])
+    one = empty(settings, 5)
+    buffers = ModelBuffer(jnp.stack([one.rows] * 3), jnp.stack([one.counts] * 3))
+    data = jnp.zeros((30, 5)).at[:, 0].set(jnp.arange(30.0))
+    key, count, slot = jax.random.key(3), jnp.asarray(20), jnp.asarray(0)
+    made = rollout.refill(settings, key, models, POLICY, buffers, data, count, slot, 1, never)
+    np.testing.assert_array_equal(made.counts, settings.rollouts)
+    batch = unpack(made.rows[:, 0], 1)
+    assert float(batch.observation.max()) < 20.0
+    np.testing.assert_allclose(batch.reward[1:], [[1.0] * 12, [2.0] * 12], rtol=1e-5)
+    assert set(np.rint(np.asarray(batch.reward[0]))) == {1.0, 2.0}

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from test_rollout import linear_models
+from tiny import config, never
+
+from ubex.deep import uncertainty
+from ubex.deep.buffer import Batch
+from ubex.deep.config import DeepConfig
+from ubex.deep.networks import MLP, descend
+from ubex.tabular import bellman
+from ubex.types import MDP
+
+SURE: dict[str, Any] = {"min_log_var": -60.0, "max_log_var": -50.0, "model_hidden": (), "critic_hidden": ()}
+KEY = jax.random.key(0)
+
+
+def linear_critics(state: list[float], action: list[float], level: list[float]) -> MLP:
+    """Critic i says state_i s + action_i a + level_i."""
+    weight = jnp.asarray([[[s], [a]] for s, a in zip(state, action, strict=True)])
+    return MLP((weight,), (jnp.asarray(level)[:, None],), jnp.tanh)
+
+
+def constant_policy(mean: float, log_std: float) -> MLP:
+    return MLP((jnp.zeros((1, 2)),), (jnp.asarray([mean, log_std]),), jnp.tanh)
+
+
+def batch_at(states: list[float]) -> Batch:
+    number = len(states)
+    x = jnp.asarray(states)[:, None]
+    return Batch(x, jnp.zeros((number, 1)), jnp.zeros(number), x, jnp.zeros(number))
+
+
+def noise_of(settings: DeepConfig, seed: int = 0) -> uncertainty.Noise:
+    shapes = uncertainty.noise_shapes(settings, 1, 1)
+    return uncertainty.Noise(*(jax.random.normal(jax.random.key(seed + i), shape) for i, shape in enumerate(shapes)))
+
+
+def test_the_moments_are_the_tabular_ones_on_a_tiny_mdp() -> None:
+    """Three states, two actions, models that move for sure: the sampled moments, with each action half the time."""
+    actions = 400
+    settings = config(num_models=3, batch_size=3, gap_actions=actions, w_actions=actions, **SURE)
+    slopes, s_weights, a_weights = [0.0, 1.0, -0.5], [2.0, 1.0, -1.0], [0.5, -1.0, 3.0]
+    levels = [0.0, 4.0, -2.0]
+    half = jnp.where(jnp.arange(actions) < actions // 2, -50.0, 50.0).reshape(1, 1, -1, 1)
+    noise = uncertainty.Noise(jnp.broadcast_to(half, (1, 3, actions, 1)), jnp.zeros((3, 3, 0, 1)))
+    states = [0.0, 2.0, 4.0]
+    seen = uncertainty.next_values(
+        settings,
+        noise,
+        linear_models(slopes, [0.0] * 3, [0.0, 1.0, 2.0]),
+        linear_critics(s_weights, a_weights, levels),
+        constant_policy(0.0, 0.0),
+        batch_at(states),
+        never,
+    )
+    places = sorted({s * (1.0 + slope) for s in states for slope in slopes})
+    p = np.zeros((3, len(places), 2, len(places)))
+    p[..., 0] = 1.0
+    for model, slope in enumerate(slopes):
+        for s in states:
+            p[model, places.index(s)] = np.eye(len(places))[places.index(s * (1.0 + slope))]
+    q = np.asarray(
+        [
+            [[w * s + v * a + c for a in (-1.0, 1.0)] for s in places]
+            for w, v, c in zip(s_weights, a_weights, levels, strict=True)
+        ]
+    )
+    with jax.enable_x64(True):
+        policy = jnp.full((len(places), 2), 0.5)
+        own = bellman.Values(jnp.asarray(q.mean(axis=-1)), jnp.asarray(q))
+        mean = bellman.Values(jnp.asarray(q.mean(axis=(0, 2))), jnp.asarray(q.mean(axis=0)))
+        mdp = MDP(jnp.asarray(p), jnp.zeros((3, len(places), 2)))
+        exact = bellman.next_values(mdp, own, jnp.asarray(p.mean(axis=0)), mean, policy, False)
+        exact_q = jax.tree.map(np.asarray, exact.q)
+    at = [places.index(s) for s in states]
+    unbiased = actions / (actions - 1.0)
+    np.testing.assert_allclose(seen.moments.mean_bar, exact_q.mean_bar[:, at, 0], atol=1e-4)
+    for name in ("var_bar", "var_member", "var_gap"):
+        expected = unbiased * np.asarray(getattr(exact_q, name))[:, at, 0]
+        np.testing.assert_allclose(getattr(seen.moments, name), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(seen.rewards, [[0.0] * 3, [1.0] * 3, [2.0] * 3], atol=1e-5)
+
+
+def test_identical_models_leave_nothing_to_learn() -> None:
+    settings = config(num_models=3, w_actions=3, **SURE)
+    models = linear_models([0.3] * 3, [0.1] * 3, [1.0] * 3)
+    critics = linear_critics([2.0, 1.0, -1.0], [0.5, -1.0, 3.0], [0.0, 4.0, -2.0])
+    found = uncertainty.local(
+        settings, noise_of(settings), models, critics, constant_policy(0.1, 0.0), batch_at([1.0] * 8), never
+    )
+    np.testing.assert_array_equal(found.w, 0.0)
+    np.testing.assert_array_equal(found.u, 0.0)
+    np.testing.assert_array_equal(found.reward_variance, 0.0)
+    published = config(num_models=3, **SURE)
+    leaked = uncertainty.local(
+        published, noise_of(published), models, critics, constant_policy(0.1, 0.0), batch_at([1.0] * 8), never
+    )
+    assert float(leaked.w.min()) > 0.0  # one action for each model: the policy's noise counts as ignorance
+
+
+def test_without_uncertainty_the_variance_shrinks_to_its_floor() -> None:
+    settings = config(critic_hidden=(16,), discount=0.9)
+    unet = uncertainty.init(settings, KEY, 1, 1)
+    target, optimiser = unet, optax.adam(1e-2)
+    state, batch = optimiser.init(unet), batch_at([-1.0, 0.0, 1.0, 2.0])
+    nothing = uncertainty.Local(*(jnp.zeros(4) for _ in range(4)))
+
+    @jax.jit
+    def step(unet: MLP, target: MLP, state: Any) -> tuple[MLP, MLP, Any]:
+        later = uncertainty.variance(settings, target, batch.next_observation, batch.action)
+        goal = uncertainty.targets(settings, nothing, batch, later)
+        slope = jax.grad(lambda net: uncertainty.loss(settings, net, batch, goal))(unet)
+        unet, state = descend(optimiser, slope, state, unet)
+        return unet, jax.tree.map(lambda a, b: 0.9 * a + 0.1 * b, target, unet), state
+
+    for _ in range(600):
+        unet, target, state = step(unet, target, state)
+    free = DeepConfig(regularisation=0.0)
+    assert free.floor == 0.1
+    # The penalty holds the raw output near 0.1, where softplus is 0.74: the floor in practice.
+    np.testing.assert_allclose(uncertainty.raw(unet, batch.observation, batch.action), 0.05, atol=0.08)
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_a_sure_policy_in_sure_models_leaves_no_gap(sampled: bool) -> None:
+    settings = config(num_models=3, sampled_states=sampled, **SURE)
+    critics = linear_critics([2.0, 1.0, -1.0], [0.5, -1.0, 3.0], [0.0, 4.0, -2.0])
+    models = linear_models([0.3, 0.1, 0.0], [0.1] * 3, [1.0, 2.0, 3.0])
+    sure = constant_policy(0.2, -20.0)
+    found = uncertainty.local(settings, noise_of(settings), models, critics, sure, batch_at([1.0, 2.0] * 4), never)
+    np.testing.assert_allclose(found.gap, 0.0, atol=1e-8)
+    assert float(found.w.min()) > 0.0
+
+
+def test_the_gap_filters_transition_noise_only_where_states_are_sampled() -> None:
+    loose: dict[str, Any] = {"min_log_var": -0.01, "max_log_var": 0.01, "model_hidden": (), "critic_hidden": ()}
+    critics = linear_critics([2.0, -2.0], [0.0, 0.0], [0.0, 0.0])
+    models, sure = linear_models([0.0, 0.1], [0.0] * 2, [0.0] * 2), constant_policy(0.0, -20.0)
+    gaps = []
+    for sampled in (False, True):
+        settings = config(num_models=2, gap_actions=4000, sampled_states=sampled, **loose)
+        gaps.append(uncertainty.local(settings, noise_of(settings), models, critics, sure, batch_at([1.0] * 8), never).gap)
+    np.testing.assert_allclose(gaps[0], 0.0, atol=1e-8)
+    np.testing.assert_allclose(gaps[1], 4.0, rtol=0.1)  # own - mean is 2 s' or -2 s', and s' has variance 1
+
+
+def test_debiasing_takes_the_noise_of_few_actions_out_of_w() -> None:
+    """Models that end in different places with critics whose slope there differs: few actions add noise to w."""
+
+    def average(debias: bool, actions: int) -> float:
+        settings = config(num_models=2, gap_actions=max(actions, 2), w_actions=actions, debias=debias, batch_size=4000, **SURE)
+        critics = MLP(
+            (jnp.asarray([[[1.0, 0.0], [0.0, 1.0]]] * 2), jnp.asarray([[[4.0], [3.0]]] * 2)),
+            (jnp.zeros((2, 2)), jnp.zeros((2, 1))),
+            jnp.square,
+        )
+        policy = MLP((jnp.asarray([[1.0, 0.0]]),), (jnp.zeros(2),), jnp.tanh)
+        models = linear_models([0.0, -1.0], [0.0] * 2, [0.0] * 2)
+        found = uncertainty.local(settings, noise_of(settings), models, critics, policy, batch_at([1.0] * 4000), never)
+        return float(jnp.mean(found.w))
+
+    truth = average(False, 200)
+    assert average(False, 2) > 1.03 * truth
+    assert average(True, 2) == pytest.approx(truth, rel=0.02)
+
+
+def test_values_end_where_a_model_says_that_the_episode_does() -> None:
+    settings = config(num_models=2, **SURE)
+    critics = linear_critics([0.0, 0.0], [0.0, 0.0], [10.0, 10.0])
+    models = linear_models([0.0, 1.0], [0.0] * 2, [0.0] * 2)
+
+    def large(observation: Any, action: Any, after: Any) -> Any:
+        return after[0] > 1.5
+
+    seen = uncertainty.next_values(
+        settings, noise_of(settings), models, critics, constant_policy(0.0, 0.0), batch_at([1.0] * 8), large
+    )
+    np.testing.assert_allclose(seen.moments.mean_bar, [[10.0] * 8, [0.0] * 8])
+
+
+def test_the_target_and_the_penalty_are_those_of_the_page() -> None:
+    settings = config(discount=0.5, regularisation=5.0, **SURE)
+    local = uncertainty.Local(jnp.asarray([1.0]), jnp.asarray([2.0]), jnp.zeros(1), jnp.zeros(1))
+    batch = batch_at([0.0])
+    assert float(uncertainty.targets(settings, local, batch, jnp.asarray([4.0]))[0]) == pytest.approx(1.0 + 0.25 * 6.0)
+    unet = MLP((jnp.zeros((2, 1)),), (jnp.asarray([-1.0]),), jnp.tanh)
+    expected = (3.0 - np.log1p(np.exp(-1.0)) - 0.1) ** 2 + 5.0 * 1.1**2
+    assert float(uncertainty.loss(settings, unet, batch, jnp.asarray([3.0]))) == pytest.approx(expected, rel=1e-5)
