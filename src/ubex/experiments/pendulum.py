@@ -53,7 +53,7 @@ class Pendulum(Experiment):
     )
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": {},
-        "laptop": {"methods": ("exact-ube", "ensemble-mean"), "noises": (0.0,), "episodes": 25, "seeds": 1},
+        "laptop": {"methods": ("exact-ube", "ensemble-mean"), "noises": (0.0,), "num_models": (3,), "episodes": 25, "seeds": 1},
     }
 
     methods: tuple[str, ...] = PAPER_METHODS
