@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -135,8 +136,9 @@ def test_noise_has_the_shapes_that_a_round_needs() -> None:
     assert (noise.unet.shape, noise.critics.shape, noise.actor.shape) == ((8, 1), (2, 8, 1), (8, 1))
 
 
-def test_float32_tells_nearly_equal_models_apart() -> None:
-    """Critics near 100 and models that nearly agree: w, gap and u in float32 are within 1% of float64."""
+@pytest.mark.parametrize("precision", ["float32", "bf16x3"])
+def test_the_precisions_tell_nearly_equal_models_apart(precision: str) -> None:
+    """Critics near 100 and models that nearly agree: w, gap and u are within 1% of float64."""
     sizes: dict[str, Any] = {
         "batch_size": 64,
         "gap_actions": 9,
@@ -144,7 +146,7 @@ def test_float32_tells_nearly_equal_models_apart() -> None:
         "critic_hidden": (64, 64),
         "model_hidden": (64,),
     }
-    settings = config(num_models=5, u_min=-np.inf, **sizes)
+    settings = config(num_models=5, u_min=-np.inf, precision=precision, **sizes)
     agent, model, seen = agents.init(settings, KEY, 2, 1), dynamics.init(settings, KEY, 2, 1), batch(64)
     networks = MLP(agent.critics.weights, (*agent.critics.biases[:-1], agent.critics.biases[-1] + 100.0), jnp.tanh)
     close = jax.tree.map(lambda x: x[:1] + 1e-2 * (x - x[:1]), model.networks)
@@ -155,7 +157,8 @@ def test_float32_tells_nearly_equal_models_apart() -> None:
     def found(kind: Any) -> uncertainty.Local:
         cast = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), kind), given)
         with jax.numpy_dtype_promotion("standard"), agents.precision(settings):
-            return jax.jit(lambda *parts: uncertainty.local(settings, *parts, never))(*cast)
+            used = settings if kind == jnp.float32 else dataclasses.replace(settings, precision="float32")
+            return jax.jit(lambda *parts: uncertainty.local(used, *parts, never))(*cast)
 
     single = found(jnp.float32)
     with jax.enable_x64(True):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ubex.deep.networks import MLP, mlp, orthogonal_ensemble, polyak, truncated_ensemble
+from ubex.deep.networks import MLP, halved_product, mlp, orthogonal_ensemble, polyak, truncated_ensemble
 
 KEY = jax.random.key(0)
 
@@ -45,3 +45,12 @@ def test_targets_follow_slowly() -> None:
     old, new = mlp(KEY, 2, (3,), 1, jnp.tanh), mlp(jax.random.key(1), 2, (3,), 1, jnp.tanh)
     moved = polyak(old, new, 0.25)
     np.testing.assert_allclose(moved.weights[0], 0.75 * old.weights[0] + 0.25 * new.weights[0], atol=1e-6)
+
+
+def test_products_of_halves_keep_sixteen_bits() -> None:
+    x, w = jax.random.normal(KEY, (200, 128)), jax.random.normal(jax.random.key(1), (128, 96))
+    exact = np.asarray(x, np.float64) @ np.asarray(w, np.float64)
+    error = np.linalg.norm(np.asarray(jax.jit(halved_product)(x, w)) - exact) / np.linalg.norm(exact)
+    coarse = np.linalg.norm(np.asarray(x.astype(jnp.bfloat16).astype(jnp.float32) @ w) - exact) / np.linalg.norm(exact)
+    assert error < 2e-5
+    assert coarse > 1e-3  # what one half alone would give: the other was not optimised away

@@ -60,7 +60,8 @@ class Killed(Exception):
     """Stands for a kill."""
 
 
-def test_a_killed_run_gives_the_same_numbers(tmp_path: Path) -> None:
+def test_a_killed_run_gives_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "CHECKPOINT_SECONDS", 0.0)
     env, config = still(1.0), DeepConfig(**SMALL)
     whole = learning.learn(KEYS, env, config, 4, context(tmp_path / "a"), lambda *_: None)
 

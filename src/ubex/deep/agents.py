@@ -27,15 +27,6 @@ from ubex.deep.rollout import Terminates
 from ubex.keys import named
 from ubex.types import Key
 
-MATMUL = {
-    "float32": "highest",
-    "tf32": "TF32_TF32_F32",
-    "tf32x3": "TF32_TF32_F32_X3",
-    "bf16x3": "BF16_BF16_F32_X3",
-    "bf16x6": "BF16_BF16_F32_X6",
-}
-"""JAX's names of the precisions of `config.PRECISIONS`."""
-
 
 class Networks(NamedTuple):
     """An agent's networks, or anything that there is one of for each."""
@@ -80,9 +71,10 @@ class Info(NamedTuple):
 
 
 def precision(config: DeepConfig) -> contextlib.AbstractContextManager[None]:
-    """The precision of matrix products while a function is traced; only GPUs have cheaper ones."""
-    chosen = "highest" if jax.default_backend() == "cpu" else MATMUL[config.precision]
-    context: contextlib.AbstractContextManager[None] = jax.default_matmul_precision(chosen)
+    """The precision of matrix products while a function is traced; only GPUs have a cheaper one."""
+    context: contextlib.AbstractContextManager[None] = jax.default_matmul_precision(
+        "tensorfloat32" if config.precision == "tf32" else "highest"
+    )
     return context
 
 

@@ -16,8 +16,9 @@ UBE_METHODS = ("exact-ube", "exact-ube-2", "pombu")
 """Methods with a U-net, which solves the uncertainty Bellman equation."""
 TWIN_METHODS = ("mbpo", "sac")
 """Methods with two critics, of which the smaller counts."""
-PRECISIONS = ("float32", "tf32", "tf32x3", "bf16x3", "bf16x6")
-"""How float32 matrices are multiplied on a GPU; on a CPU it is always float32."""
+PRECISIONS = ("float32", "bf16x3", "tf32")
+"""How matrices are multiplied: in float32; the critics' values at next states, which are most of the work, by products of
+bfloat16 halves and the rest in float32; or everything in TF32 where a GPU has it, too coarse for small uncertainties."""
 
 
 class AgentEntry(NamedTuple):
@@ -118,7 +119,7 @@ class DeepConfig:
     max_log_var: float = 0.5
     """Soft upper bound of the predicted log-variance."""
     precision: str = "float32"
-    """One of `PRECISIONS`: how matrices are multiplied on a GPU."""
+    """One of `PRECISIONS`: how matrices are multiplied."""
 
     def __post_init__(self) -> None:
         """Refuses settings that make no sense."""

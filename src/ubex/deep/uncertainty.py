@@ -17,7 +17,7 @@ from ubex.deep import actor as policy
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, predict_all
-from ubex.deep.networks import MLP, mlp
+from ubex.deep.networks import MLP, Product, halved_product, mlp, product
 from ubex.deep.rollout import Terminates
 from ubex.types import Key, NextValues
 
@@ -86,7 +86,8 @@ def next_values(
     only_w = not config.estimator.own_values
     actions = jnp.broadcast_to(noise.actions, (config.num_models, *noise.actions.shape[1:]))
     for_w = actions[:, :, : config.w_actions] if config.sampled_states else actions
-    values = _at_actions(critics, actor, after, for_w) * _alive(batch, after[:, :, None], terminates)[:, None]
+    multiply = halved_product if config.precision == "bf16x3" else product
+    values = _at_actions(multiply, critics, actor, after, for_w) * _alive(batch, after[:, :, None], terminates)[:, None]
     mean = jnp.mean(values, axis=1)
     used = mean[..., : config.w_actions]
     bar = jnp.mean(used, axis=-1)
@@ -100,7 +101,7 @@ def next_values(
         return Sampled(unknown, said.mean[..., -1], excess)
     if config.sampled_states:
         drawn = after[:, :, None] + jnp.exp(0.5 * said.log_var[:, :, None, :-1]) * noise.states
-        values = _at_pairs(critics, actor, drawn, actions) * _alive(batch, drawn, terminates)[:, None]
+        values = _at_pairs(multiply, critics, actor, drawn, actions) * _alive(batch, drawn, terminates)[:, None]
         mean = jnp.mean(values, axis=1)
     own = jnp.einsum("iibk->ibk", values)
     var_bar, var_own, var_gap = (jnp.var(x, axis=-1, ddof=1) for x in (mean, own, own - mean))
@@ -119,21 +120,21 @@ def _alive(batch: Batch, after: Float[Array, "N B J O"], terminates: Terminates)
 
 
 def _at_actions(
-    critics: MLP, actor: MLP, observation: Float[Array, "N B O"], noise: Float[Array, "N B K A"]
+    multiply: Product, critics: MLP, actor: MLP, observation: Float[Array, "N B O"], noise: Float[Array, "N B K A"]
 ) -> Float[Array, "N C B K"]:
     """What every critic says at each model's next observations and the policy's actions there."""
     action = policy.several(policy.gaussian(actor, observation), noise)
-    said = jax.vmap(lambda one: one.at_actions(observation, action)[..., 0])(critics)
+    said = jax.vmap(lambda one: one.at_actions(observation, action, multiply)[..., 0])(critics)
     return jnp.moveaxis(said, 0, 1)
 
 
 def _at_pairs(
-    critics: MLP, actor: MLP, observation: Float[Array, "N B K O"], noise: Float[Array, "N B K A"]
+    multiply: Product, critics: MLP, actor: MLP, observation: Float[Array, "N B K O"], noise: Float[Array, "N B K A"]
 ) -> Float[Array, "N C B K"]:
     """The same with an observation for each action."""
-    action = policy.squash(policy.gaussian(actor, observation), noise).action
-    inputs = jnp.concatenate((observation, action), axis=-1)
-    return jnp.moveaxis(jax.vmap(lambda one: one(inputs)[..., 0])(critics), 0, 1)
+    action = policy.squash(policy.gaussian(actor, observation), noise).action[..., None, :]
+    said = jax.vmap(lambda one: one.at_actions(observation, action, multiply)[..., 0, 0])(critics)
+    return jnp.moveaxis(said, 0, 1)
 
 
 def local(

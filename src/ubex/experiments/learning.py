@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -22,6 +24,8 @@ from ubex.types import InputError, Key
 SOLVED = 150.0
 """A seed with more than this in the mean of its last ten episodes counts as solved, as in the published numbers."""
 LAST = 10
+CHECKPOINT_SECONDS = 30.0
+"""Least time between two checkpoints: those of ten seeds are 130 MB, which takes about a second."""
 MEMORY = "RESOURCE_EXHAUSTED"
 """How XLA's message begins when a device has no memory left."""
 TRAINING = ("training_return", "model_epochs", "model_error")
@@ -71,6 +75,7 @@ def learn(
         if saved is not None:
             first, state, _ = saved
             buffers = state.buffers if kept else buffers
+        last = -math.inf
         for index in range(first, episodes):
             seeds, buffers, segment = loop.advance(config, env, stacked, state.seeds, buffers, index)
             curves = state.curves.copy()
@@ -82,8 +87,9 @@ def learn(
             context.progress(index + 1, episodes)
             if (bad >= 0).all():
                 break
-            if index + 1 < episodes:
+            if index + 1 < episodes and time.monotonic() - last >= CHECKPOINT_SECONDS:
                 context.checkpoints.save(index + 1, state, {})
+                last = time.monotonic()
     return state
 
 
