@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ubex.deep.buffer import Batch, unpack
 from ubex.deep.config import DeepConfig
-from ubex.deep.networks import MLP, descend, truncated_ensemble
+from ubex.deep.networks import MLP, Product, descend, product, truncated_ensemble
 from ubex.keys import named
 from ubex.types import Key
 
@@ -62,11 +62,16 @@ def optimiser(config: DeepConfig) -> optax.GradientTransformation:
 
 
 def predict(
-    config: DeepConfig, network: MLP, normaliser: Normaliser, observation: Float[Array, "B O"], action: Float[Array, "B A"]
+    config: DeepConfig,
+    network: MLP,
+    normaliser: Normaliser,
+    observation: Float[Array, "B O"],
+    action: Float[Array, "B A"],
+    multiply: Product = product,
 ) -> Prediction:
     """What one model says."""
     inputs = jnp.concatenate((observation, action), axis=-1)
-    mean, log_var = jnp.split(network((inputs - normaliser.mean[None]) / normaliser.std[None]), 2, axis=-1)
+    mean, log_var = jnp.split(network((inputs - normaliser.mean[None]) / normaliser.std[None], multiply), 2, axis=-1)
     log_var = config.max_log_var - jax.nn.softplus(config.max_log_var - log_var)
     return Prediction(mean, config.min_log_var + jax.nn.softplus(log_var - config.min_log_var))
 

@@ -43,9 +43,9 @@ class MLP(eqx.Module):
     biases: tuple[Float[Array, "..."], ...]
     activation: Activation = eqx.field(static=True)
 
-    def __call__(self, x: Float[Array, "*b I"]) -> Float[Array, "*b O"]:
-        """The outputs of one network."""
-        return self.tail(product(x, self.weights[0]) + _like(self.biases[0], x))
+    def __call__(self, x: Float[Array, "*b I"], multiply: Product | None = None) -> Float[Array, "*b O"]:
+        """The outputs of one network; `multiply` is the product of the layers after the first."""
+        return self.tail(product(x, self.weights[0]) + _like(self.biases[0], x), multiply)
 
     def tail(self, x: Float[Array, "*b H"], multiply: Product | None = None) -> Float[Array, "*b O"]:
         """The outputs, from what enters the first hidden layer's activation."""

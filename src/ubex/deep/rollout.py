@@ -13,13 +13,18 @@ from ubex.deep import actor as policy
 from ubex.deep.buffer import Batch, ModelBuffer, below, pack, put, unpack
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, Prediction, predict
-from ubex.deep.networks import MLP
+from ubex.deep.networks import MLP, Product, halved_product, product
 from ubex.types import Key
 
 CHUNKS = 16
 """Rollouts are made in about this many parts, one after the other, so that activations stay small."""
 
 Terminates = Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Bool[Array, ""]]
+
+
+def without_gradient(config: DeepConfig) -> Product:
+    """The product of large matrices that nothing is differentiated through."""
+    return halved_product if config.precision == "bf16x3" else product
 
 
 class Rows(NamedTuple):
@@ -62,10 +67,11 @@ def rollouts(
 
 def consistent(config: DeepConfig, key: Key, dynamics: Dynamics, actor: MLP, start: Array, terminates: Terminates) -> Rows:
     """Rollouts of all models, each in its own; starts and rows have a leading axis N."""
+    multiply = without_gradient(config)
 
     def of_one(key: Key, network: MLP, start: Float[Array, "B O"]) -> Rows:
         def step(key: Key, observation: Float[Array, "B O"], action: Float[Array, "B A"]) -> Batch:
-            said = predict(config, network, dynamics.normaliser, observation, action)
+            said = predict(config, network, dynamics.normaliser, observation, action, multiply)
             return transition(key, said, observation, action, terminates)
 
         return rollouts(step, actor, key, start, config.rollout_length)
@@ -78,7 +84,7 @@ def randomised(config: DeepConfig, key: Key, dynamics: Dynamics, actor: MLP, sta
 
     Rows are shuffled and dealt to the models in equal parts, so that each model computes its own rows alone.
     """
-    number, models = start.shape[0], config.num_models
+    number, models, multiply = start.shape[0], config.num_models, without_gradient(config)
     share = -(-number // models)
 
     def step(key: Key, observation: Float[Array, "B O"], action: Float[Array, "B A"]) -> Batch:
@@ -86,7 +92,7 @@ def randomised(config: DeepConfig, key: Key, dynamics: Dynamics, actor: MLP, sta
         dealt = jnp.argsort(jax.random.bits(for_models, (share * models,), jnp.uint32))  # places beyond the rows repeat some
         place = jnp.zeros_like(dealt).at[dealt].set(jnp.arange(share * models, dtype=dealt.dtype))[:number]
         parts = (x[dealt % number].reshape(models, share, -1) for x in (observation, action))
-        said = jax.vmap(lambda one, o, a: predict(config, one, dynamics.normaliser, o, a))(dynamics.networks, *parts)
+        said = jax.vmap(lambda one, o, a: predict(config, one, dynamics.normaliser, o, a, multiply))(dynamics.networks, *parts)
         back = Prediction(*(x.reshape(share * models, -1)[place] for x in said))
         return transition(for_noise, back, observation, action, terminates)
 

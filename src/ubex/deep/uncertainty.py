@@ -17,8 +17,8 @@ from ubex.deep import actor as policy
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, predict_all
-from ubex.deep.networks import MLP, Product, halved_product, mlp, product
-from ubex.deep.rollout import Terminates
+from ubex.deep.networks import MLP, Product, mlp
+from ubex.deep.rollout import Terminates, without_gradient
 from ubex.types import Key, NextValues
 
 
@@ -86,7 +86,7 @@ def next_values(
     only_w = not config.estimator.own_values
     actions = jnp.broadcast_to(noise.actions, (config.num_models, *noise.actions.shape[1:]))
     for_w = actions[:, :, : config.w_actions] if config.sampled_states else actions
-    multiply = halved_product if config.precision == "bf16x3" else product
+    multiply = without_gradient(config)
     values = _at_actions(multiply, critics, actor, after, for_w) * _alive(batch, after[:, :, None], terminates)[:, None]
     mean = jnp.mean(values, axis=1)
     used = mean[..., : config.w_actions]
