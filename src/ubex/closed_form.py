@@ -73,6 +73,10 @@ class Rows(Protocol):
         """l -> tr(Sigma C) between any two actions of a state, with C = X diag(l) Y^T for the given X, Y."""
         ...
 
+    def averaged_trace(self, roots: Pair, policies: Pair) -> Float[Array, "S S"]:
+        """The matrix that takes l to the policies' average of `trace`: many rounds need no more than it."""
+        ...
+
 
 class DirichletRows(NamedTuple):
     """Independent Dirichlet rows and independent rewards; different actions have nothing in common."""
@@ -99,6 +103,13 @@ class DirichletRows(NamedTuple):
 
         return apply
 
+    def averaged_trace(self, roots: Pair, policies: Pair) -> Float[Array, "S S"]:
+        """The matrix that takes l to the policies' average of `trace`."""
+        x, y = roots
+        a, b = policies
+        between = self.mean.times(x * y) - row_products(self.mean, roots)
+        return jnp.sum((a * b / (self.total + 1.0))[:, :, None] * between, axis=1)
+
 
 class SampledRows(NamedTuple):
     """Any posterior given by samples, which stand for it: actions of one state may depend on each other and on rewards."""
@@ -115,6 +126,15 @@ class SampledRows(NamedTuple):
 
     def trace(self, roots: Pair) -> Callable[[Float[Array, " S"]], Float[Array, "S A A"]]:
         """tr(Sigma C): the mean over samples of (p - pbar) C (p' - pbar')."""
+        products = self._products(roots)
+        return lambda local: products @ local
+
+    def averaged_trace(self, roots: Pair, policies: Pair) -> Float[Array, "S S"]:
+        """The matrix that takes l to the policies' average of `trace`."""
+        return jnp.einsum("sa,sabt,sb->st", policies[0], self._products(roots), policies[1])
+
+    def _products(self, roots: Pair) -> Float[Array, "S A A S"]:
+        """The mean over samples of ((p - pbar) X)_t ((p' - pbar') Y)_t."""
 
         def one(total: Float[Array, "S A A S"], deviation: Float[Array, "S A S"]) -> tuple[Float[Array, "S A A S"], None]:
             x, y = (deviation @ root for root in roots)
@@ -122,8 +142,7 @@ class SampledRows(NamedTuple):
 
         _, num_states, num_actions, _ = self.p.shape
         zero = jnp.zeros((num_states, num_actions, num_actions, num_states), self.p.dtype)
-        products = jax.lax.scan(one, zero, self.p)[0] / self.p.shape[0]
-        return lambda local: products @ local
+        return jax.lax.scan(one, zero, self.p)[0] / self.p.shape[0]
 
 
 def _own(x: Float[Array, "S A"]) -> Float[Array, "S A A"]:
@@ -167,7 +186,7 @@ def local_uncertainty(rows: Rows, roots: Pair, values: Pair, policies: Pair, dis
 
     def improve(state: State) -> State:
         rounds, local, _ = state
-        better = start + discount**2 * averaged(trace(local))
+        better = start + discount**2 * (step @ local)
         return rounds + 1, better, jnp.max(jnp.abs(better - local))
 
     def by_action(local: Float[Array, " S"]) -> Float[Array, "S A"]:
@@ -176,6 +195,7 @@ def local_uncertainty(rows: Rows, roots: Pair, values: Pair, policies: Pair, dis
     alone = jnp.einsum("saa->sa", known)
     if first_order:
         return Local(start, alone, jnp.asarray(0, jnp.int32), jnp.asarray(True))
+    step = rows.averaged_trace(roots, policies)
     first = (jnp.asarray(0, jnp.int32), start, jnp.asarray(jnp.inf, start.dtype))
     rounds, local, change = jax.lax.while_loop(go_on, improve, first)
     converged = jnp.isfinite(change) & (change <= TOLERANCE * jnp.max(jnp.abs(local)))
