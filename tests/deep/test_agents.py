@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import config, never
 
+from deep.tiny import config, never
 from ubex.deep import actor, agents, critics, dynamics, uncertainty
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DEEP_AGENTS, DeepConfig

@@ -3,8 +3,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tiny import config
 
+from deep.tiny import config
 from ubex.deep import buffer
 from ubex.deep.config import DeepConfig
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
-from tiny import config
 
+from deep.tiny import config
 from ubex.deep import dynamics
 from ubex.deep.buffer import Batch, pack
 from ubex.deep.networks import MLP

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import config, drifting
 
+from deep.tiny import config, drifting
 from ubex.deep import actor, loop
 from ubex.deep.buffer import unpack
 from ubex.deep.config import DeepConfig

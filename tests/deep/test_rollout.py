@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tiny import config, never
 
+from deep.tiny import config, never
 from ubex.deep import actor, rollout
 from ubex.deep.buffer import ModelBuffer, empty, unpack
 from ubex.deep.config import DeepConfig

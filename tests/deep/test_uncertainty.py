@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from test_rollout import linear_models
-from tiny import config, never
 
+from deep.test_rollout import linear_models
+from deep.tiny import config, never
 from ubex.deep import uncertainty
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig

@@ -1,0 +1,1 @@
+"""Tests of `ubex.deep`: a package, because other folders have test files of the same names."""
