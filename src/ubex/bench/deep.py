@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from ubex.deep import loop
 from ubex.deep.agents import precision
 from ubex.deep.buffer import ModelBuffer
 from ubex.deep.config import DEEP_AGENTS, LAPTOP, PRECISIONS, DeepConfig
+from ubex.deep.networks import sizes
 from ubex.envs.sparse_pendulum import sparse_pendulum
 
 PAPER_METHODS = ("exact-ube", "pombu", "ensemble-var", "ensemble-mean", "sac")
@@ -151,8 +151,7 @@ def timed(function: Callable[[], None], repeats: int = 3) -> tuple[float, float]
 
 def layers(inputs: int, hidden: Sequence[int], outputs: int) -> int:
     """Operations of one network on one input, forward."""
-    widths = [inputs, *hidden, outputs]
-    return sum(2 * a * b for a, b in itertools.pairwise(widths))
+    return sum(2 * a * b for a, b in sizes(inputs, hidden, outputs))
 
 
 def round_operations(config: DeepConfig, observation_size: int, action_size: int) -> int:

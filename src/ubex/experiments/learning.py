@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -104,23 +105,18 @@ def columns(segment: Segment) -> Float[np.ndarray, "K M"]:
     return np.stack([np.asarray(part, np.float64) for part in parts], axis=-1)
 
 
-class out_of_memory:
-    """Turns a device that has no memory left into one clear line."""
-
-    def __init__(self, number: int) -> None:
-        """For this many seeds at once."""
-        self.number = number
-
-    def __enter__(self) -> None:
-        """Nothing to do."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Names what can be done about it."""
-        if isinstance(error, jax.errors.JaxRuntimeError) and MEMORY in str(error):
-            raise InputError(
-                f"the device has too little memory for {self.number} seeds at once: take fewer seeds, a smaller batch_size, "
-                "or fewer rollouts_per_step; the last checkpoint is kept"
-            ) from None
+@contextlib.contextmanager
+def out_of_memory(number: int) -> Iterator[None]:
+    """Turns a device that has no memory left for this many seeds at once into one clear line."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if MEMORY not in str(error):
+            raise
+        raise InputError(
+            f"the device has too little memory for {number} seeds at once: take fewer seeds, a smaller batch_size, "
+            "or fewer rollouts_per_step; the last checkpoint is kept"
+        ) from None
 
 
 def outcomes(seeds: Sequence[int], state: Progress) -> Mapping[int, Outcome | SeedError]:
