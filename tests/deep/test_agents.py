@@ -136,7 +136,7 @@ def test_noise_has_the_shapes_that_a_round_needs() -> None:
     assert (noise.unet.shape, noise.critics.shape, noise.actor.shape) == ((8, 1), (2, 8, 1), (8, 1))
 
 
-@pytest.mark.parametrize("precision", ["float32", "bf16x3"])
+@pytest.mark.parametrize("precision", ["float32", "halves"])
 def test_the_precisions_tell_nearly_equal_models_apart(precision: str) -> None:
     """Critics near 100 and models that nearly agree: w, gap and u are within 1% of float64."""
     sizes: dict[str, Any] = {

@@ -16,9 +16,9 @@ UBE_METHODS = ("exact-ube", "exact-ube-2", "pombu")
 """Methods with a U-net, which solves the uncertainty Bellman equation."""
 TWIN_METHODS = ("mbpo", "sac")
 """Methods with two critics, of which the smaller counts."""
-PRECISIONS = ("float32", "bf16x3", "tf32")
-"""How matrices are multiplied: in float32; what is not differentiated, which is most of the work, by products of bfloat16
-halves and the rest in float32; or everything in TF32 where a GPU has it, too coarse for small uncertainties."""
+PRECISIONS = ("float32", "halves", "tf32")
+"""How matrices are multiplied: in float32; what is not differentiated, which is most of the work, by 16-bit products of numbers
+in two halves, and the rest in float32; or everything in TF32 where a GPU has it, too coarse for small uncertainties."""
 
 
 class AgentEntry(NamedTuple):

@@ -24,7 +24,7 @@ Terminates = Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"
 
 def without_gradient(config: DeepConfig) -> Product:
     """The product of large matrices that nothing is differentiated through."""
-    return halved_product if config.precision == "bf16x3" else product
+    return halved_product if config.precision == "halves" else product
 
 
 class Rows(NamedTuple):

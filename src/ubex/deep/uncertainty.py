@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from ubex import ube
 from ubex.deep import actor as policy
+from ubex.deep import fused
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, predict_all
@@ -87,7 +88,7 @@ def next_values(
     actions = jnp.broadcast_to(noise.actions, (config.num_models, *noise.actions.shape[1:]))
     for_w = actions[:, :, : config.w_actions] if config.sampled_states else actions
     multiply = without_gradient(config)
-    values = _at_actions(multiply, critics, actor, after, for_w) * _alive(batch, after[:, :, None], terminates)[:, None]
+    values = _at_actions(config, critics, actor, after, for_w) * _alive(batch, after[:, :, None], terminates)[:, None]
     mean = jnp.mean(values, axis=1)
     used = mean[..., : config.w_actions]
     bar = jnp.mean(used, axis=-1)
@@ -120,11 +121,15 @@ def _alive(batch: Batch, after: Float[Array, "N B J O"], terminates: Terminates)
 
 
 def _at_actions(
-    multiply: Product, critics: MLP, actor: MLP, observation: Float[Array, "N B O"], noise: Float[Array, "N B K A"]
+    config: DeepConfig, critics: MLP, actor: MLP, observation: Float[Array, "N B O"], noise: Float[Array, "N B K A"]
 ) -> Float[Array, "N C B K"]:
     """What every critic says at each model's next observations and the policy's actions there."""
     action = policy.several(policy.gaussian(actor, observation), noise)
-    said = jax.vmap(lambda one: one.at_actions(observation, action, multiply)[..., 0])(critics)
+    if config.precision == "halves" and fused.available() and fused.fits(critics):
+        rows = observation.reshape(-1, observation.shape[-1]), action.reshape(-1, *action.shape[2:])
+        said = fused.at_actions(critics, *rows).reshape(-1, *action.shape[:3])
+    else:
+        said = jax.vmap(lambda one: one.at_actions(observation, action, without_gradient(config))[..., 0])(critics)
     return jnp.moveaxis(said, 0, 1)
 
 

@@ -69,7 +69,7 @@ class Pendulum(Experiment):
     preset: str = "paper"
     """paper, or laptop: small networks and short rollouts."""
     precision: str = "float32"
-    """How matrices are multiplied: float32, bf16x3 or tf32; keys do not depend on it."""
+    """How matrices are multiplied: float32, halves or tf32; keys do not depend on it."""
     pictures: tuple[int, ...] = (1, 5, 15, 30, 50, 75)
     """Episodes after which the first seed leaves value maps and an animation; the last one always does."""
     seeds: int = 10
