@@ -66,9 +66,9 @@ def test_readme_starts_with_the_two_commands_and_its_python_runs() -> None:
 
 
 def test_python_of_the_guides_runs() -> None:
-    pages = [(ROOT / "docs" / name).read_text() for name in ("exploration.md", "closed-form.md")]
+    pages = [(ROOT / "docs" / name).read_text() for name in ("exploration.md", "closed-form.md", "agents.md")]
     blocks = [block for page in pages for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL)]
-    assert len(blocks) == 4
+    assert len(blocks) == 6
     for block in blocks:
         lines = [line for line in block.splitlines() if line.strip()]
         assert len(lines) < 10
