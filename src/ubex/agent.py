@@ -25,7 +25,7 @@ from ubex.envs import adapter
 from ubex.envs.adapter import Terminates, World
 from ubex.keys import as_key, named
 from ubex.runs import checkpoint
-from ubex.runs.store import storage
+from ubex.runs.store import storage, write_atomically
 from ubex.types import InputError, Key, KeyLike
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"paper": MappingProxyType({}), "laptop": LAPTOP})
@@ -91,6 +91,20 @@ class Agent:
     def spent(self) -> Shares:
         """Seconds of `learn` in the environment, waiting for the device, and in the rest."""
         return self._run.spent
+
+    @property
+    def state(self) -> HostState:
+        """All that was learned, as arrays."""
+        return self._run.state
+
+    def fresh(self, rows: int = 0) -> HostState:
+        """An untrained state with places for this many transitions: what `runs/checkpoint.py` needs to read one."""
+        world = self._run.world
+        return host.begin(self.config, self._run.key, world.observation_size, world.action_size, rows)
+
+    def go_on(self, state: HostState) -> None:
+        """Takes over what was learned before; the environment begins a new episode."""
+        self._run = HostLoop(self.config, self._run.world, state)
 
     def learn(self, total_steps: int, callback: Callback | Sequence[Callback] | None = None) -> Agent:
         """Learns for this many more steps in the environment, from a new episode; the first ones only fill the data.
@@ -164,10 +178,16 @@ class Agent:
 
     def save(self, path: str | Path) -> Path:
         """One file with all that was learned and all transitions: arrays and JSON, never pickle; written in one step."""
-        file, state, world = Path(path), self._run.state, self._run.world
+        file = Path(path)
         if file.parent != Path():
             with storage(f"make {file.parent}"):
                 file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, self.dump())
+        return file
+
+    def dump(self) -> bytes:
+        """What `save` writes."""
+        state, world = self.state, self._run.world
         notes = {
             "format": FORMAT,
             "rows": state.step,
@@ -182,8 +202,7 @@ class Agent:
             "terminates": self._terminates is not None or self._lacks,
             **self._origin,
         }
-        checkpoint.write(file, state.step, state, notes)
-        return file
+        return checkpoint.sealed(state.step, state, notes)
 
     @classmethod
     def load(cls, path: str | Path, env: Any = None, *, terminates: Terminates | None = None) -> Agent:

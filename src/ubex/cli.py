@@ -184,12 +184,46 @@ def run_experiment(options: Any, words: list[str]) -> int:
 
 
 def train_command(arguments: list[str]) -> int:
-    """one agent on one environment: `ubex train --env module:Class --agent exact-ube`"""
+    """one agent on one environment: `ubex train --env module:Class --agent exact-ube`; --steps N for deep agents"""
     from ubex.experiments.train import Train
+    from ubex.experiments.train_deep import TrainDeep
 
-    options = parse(run_options(Train), arguments, "ubex train")
+    deep = any(word.split("=")[0] == "--steps" for word in arguments)
+    kind: type[Any] = TrainDeep if deep else Train
+    options = parse(run_options(kind), arguments, "ubex train")
     options.experiment.make()  # a wrong environment is refused before anything is written
     return run_experiment(options, ["ubex", "train", *arguments])
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """Options of `ubex evaluate`."""
+
+    target: Annotated[Path, tyro.conf.Positional]
+    """A folder of `ubex train --steps N`, or the file of a saved agent."""
+    episodes: int = 10
+    """Episodes of every agent."""
+    seed: int | None = None
+    """Seed of the environment."""
+
+
+def evaluate_command(arguments: list[str]) -> int:
+    """returns of trained deep agents with their mean actions: `ubex evaluate DIR --episodes 10`"""
+    from ubex.agent import Agent
+    from ubex.experiments.train_deep import AGENT_FILE
+    from ubex.runs.store import ARTIFACTS
+
+    options = parse(EvaluateOptions, arguments, "ubex evaluate")
+    target = options.target
+    files = [target] if target.is_file() else sorted(target.glob(f"{ARTIFACTS}/*/seed-*/{AGENT_FILE}"))
+    if not files:
+        raise InputError(f"there is no trained agent in {target}: `ubex train --steps N --out {target}` leaves one")
+    for file in files:
+        agent = Agent.load(file)
+        returns = agent.evaluate(options.episodes, seed=options.seed)
+        name = file.parent.name if file != target else file.name
+        print(f"{name}: {agent!r}: mean {returns.mean():.6g}, sd {returns.std():.4g}, {options.episodes} episodes")
+    return 0
 
 
 @dataclass(frozen=True)
@@ -294,6 +328,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "list": list_command,
     "run": run_command,
     "train": train_command,
+    "evaluate": evaluate_command,
     "report": report_command,
     "bench": bench_command,
     "doctor": doctor_command,

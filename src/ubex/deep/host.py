@@ -9,6 +9,7 @@ Differs from the paper: `sac` learns from each transition one step later than in
 from __future__ import annotations
 
 import functools
+import logging
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -29,6 +30,7 @@ from ubex.envs.adapter import Moved, World
 from ubex.keys import named
 from ubex.types import Key
 
+LOG = logging.getLogger("ubex")
 LOSSES = ("critic_loss", "actor_loss", "u_loss")
 SEED_LIMIT = 2**31
 """Seeds of environments are below it."""
@@ -174,6 +176,8 @@ class HostLoop:
 
         When something fails, everything up to the step before is kept and the loop can go on.
         """
+        if self.count > 0:
+            LOG.info("going on at step %d with a new episode: an environment's own state is not kept", self.count)
         began, before = time.perf_counter(), self.spent
         try:
             self._steps(self.count + steps, watch)

@@ -39,7 +39,7 @@ class CheckpointFolder:
         with storage(f"make {self.root}"):
             self.root.mkdir(parents=True, exist_ok=True)
         path = self.root / f"{step:012d}{SUFFIX}"
-        write(path, step, state, notes)
+        write_atomically(path, sealed(step, state, notes))
         for old in self._newest_first()[KEEP:]:
             with contextlib.suppress(OSError):
                 old.unlink()
@@ -71,10 +71,10 @@ class CheckpointFolder:
         return sorted(self.root.glob(f"*{SUFFIX}"), reverse=True)
 
 
-def write(path: Path, step: int, state: Any, notes: Mapping[str, Any]) -> None:
-    """Writes a checkpoint file in one step."""
+def sealed(step: int, state: Any, notes: Mapping[str, Any]) -> bytes:
+    """A whole checkpoint file."""
     payload = pack(step, state, notes)
-    write_atomically(path, MAGIC + checksum(payload).encode() + b"\n" + payload)
+    return MAGIC + checksum(payload).encode() + b"\n" + payload
 
 
 def notes_of(payload: bytes) -> dict[str, Any]:
