@@ -70,7 +70,7 @@ class Shares(NamedTuple):
 
     environment: float
     device: float
-    """Waiting for the device, retraining included."""
+    """Starting its work and waiting for it, compilation included; on a CPU rounds may run while they are started."""
     rest: float
 
 
@@ -266,8 +266,8 @@ class HostLoop:
                 self._keys = (index, _initial_keys(self.config, self.key), None)
             else:
                 self._keys = (index, *_step_keys(self.config, self.key, jnp.asarray(index, jnp.int32)))
-        at, size = jnp.asarray(number, jnp.int32), self.world.action_size
-        action = np.asarray(_act(self.config, self._keys[1], at, self.agent.actor, jnp.array(observation), size))
+        at, size = np.int32(number), self.world.action_size
+        action = np.asarray(_act(self.config, self._keys[1], at, self.agent.actor, observation, size))
         self._check()
         self._add(device=time.perf_counter() - start)
         return action
@@ -276,10 +276,12 @@ class HostLoop:
         """Starts the rounds after this step; nothing waits for them here."""
         assert self._keys is not None
         assert self._keys[2] is not None
-        at, count = jnp.asarray(number, jnp.int32), jnp.asarray(self.count, jnp.int32)
+        start = time.perf_counter()
+        at, count = np.int32(number), np.int32(self.count)
         known = (self.dynamics, self.buffers, self._on_device, count, self.world.observation_size, self.world.terminates)
         self.agent, info, bad = _rounds(self.config, self._keys[2], at, self.agent, *known)
         self._last = (self.count, info, bad)
+        self._add(device=time.perf_counter() - start)
 
     def _check(self) -> None:
         """Stops at a loss that is not finite."""
@@ -294,5 +296,5 @@ class HostLoop:
         ends = np.array([moved.terminated], np.float32)
         row[:] = np.concatenate((observation, action, np.array([moved.reward], np.float32), moved.observation, ends))
         if not self.config.model_based:
-            self._on_device = _append(self._on_device, jnp.asarray(self.count, jnp.int32), jnp.array(row.copy()))
+            self._on_device = _append(self._on_device, np.int32(self.count), row.copy())
         self.count += 1
