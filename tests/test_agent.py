@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -13,6 +14,7 @@ from gymnasium import spaces
 import ubex
 from ubex.agent import listed
 from ubex.callbacks import Checkpoint, Evaluate, Info
+from ubex.deep.agents import opinion
 from ubex.envs.adapter import World
 
 TINY: dict[str, Any] = {
@@ -131,6 +133,9 @@ def test_values_have_a_deviation() -> None:
     assert isinstance(mean, float)
     assert isinstance(deviation, float)
     assert deviation > 0.0
+    inside = (jnp.array([[1.0, 0.0, 0.0]], jnp.float32), jnp.array([[1.0]], jnp.float32))  # torques go to 2, networks to 1
+    held = opinion(agent.config, agent.state.agent.critics, agent.state.agent.unet, *inside)
+    np.testing.assert_allclose((mean, deviation), (held.mean[0], jnp.sqrt(held.variance[0])), rtol=1e-5)
     means, _ = agent.value([[1.0, 0.0, 0.0]] * 2, [[2.0], [-2.0]])
     np.testing.assert_allclose(np.asarray(means)[0], mean, rtol=1e-5)
     assert np.isnan(ubex.Agent("sac", "Pendulum-v1", **TINY).value([1.0, 0.0, 0.0], [2.0])[1])

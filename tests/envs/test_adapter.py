@@ -57,6 +57,10 @@ def test_observations_are_copies_in_float32_and_actions_are_scaled() -> None:
     np.testing.assert_allclose(world.scaled(np.array([[-1.0], [0.0], [1.0]], np.float32)), [[0.0], [2.0], [4.0]])
     np.testing.assert_allclose(world.unscaled(np.array([1.0])), [-0.5])
     np.testing.assert_array_equal(world.reset(0, seed=1), kept)
+    world.env.at = world.env.at.astype(np.float32)  # an environment that needs no conversion
+    first = world.reset(0, seed=1)
+    world.step(np.array([0.5], np.float32), 0, 0)
+    np.testing.assert_array_equal(first, kept)
 
 
 def test_a_time_limit_is_not_termination() -> None:
