@@ -12,13 +12,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnasium import spaces
 from jaxtyping import Array, Bool, Float
 
 from ubex import checks
 from ubex.envs.base import TabularEnv
 from ubex.envs.continuous import ContinuousEnv
-from ubex.envs.gymnasium import GymContinuous
 from ubex.types import InputError
 
 MAX_STEPS = 10_000
@@ -119,6 +117,10 @@ def world(env: Any, horizon: int | None = None, terminates: Any = None) -> World
 
     Environments of this package know their own termination.
     """
+    from gymnasium import spaces  # here, because the rest of ubex works without it
+
+    from ubex.envs.gymnasium import GymContinuous
+
     own_name = env.name if isinstance(env, ContinuousEnv) else type(env).__name__
     if isinstance(env, TabularEnv):
         raise InputError(f"{SUPPORTED}, but {env.name} is tabular: `ubex.train` is for these")
