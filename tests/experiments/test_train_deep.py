@@ -64,7 +64,8 @@ def test_a_curve_has_one_value_a_step() -> None:
         (["--env", "Pendulum-v1", "--settings", "a=1"], "settings must be a JSON object"),
         (["--env", "Pendulum-v1", "--settings", '{"gane": 1}'], "unknown setting 'gane'"),
         (["--env", "Pendulum-v1", "--settings", '{"preset": "paper"}'], "preset is no setting of the agent"),
-        (["--env", "Pendulum-v1", "--terminates", "over"], "terminates must be module:function"),
+        (["--env", "Pendulum-v1", "--termination", "over"], "termination must be learned, none or module:function"),
+        (["--env", "Pendulum-v1", "--reward", "over"], "reward must be module:function"),
         (["--env", "Pendulum-v1", "--preset", "desk"], "unknown preset 'desk'"),
     ],
 )

@@ -85,7 +85,11 @@ def episode(
     for step in range(MAX_STEPS if env.horizon is None else env.horizon):
         place = f"in episode {number}, step {step}"
         action = int(policy[state])
-        observation, reward, terminated, truncated, _ = env.env.step(env.first_action + action)
+        try:
+            observation, reward, terminated, truncated, _ = env.env.step(env.first_action + action)
+        except Exception as error:
+            name = type(getattr(env.env, "unwrapped", env.env)).__name__
+            raise InputError(f"{name} failed {place}: {type(error).__name__}: {error}") from error
         if not np.isfinite(reward):
             raise InputError(f"the reward is {reward} {place} (state {state}, action {action})")
         after = env.num_states if terminated else state_number(env, observation, place)
