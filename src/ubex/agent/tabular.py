@@ -20,7 +20,7 @@ from ubex.precision import float64
 from ubex.tabular import agents, planner
 from ubex.tabular.agents import PSRL, AgentConfig
 from ubex.tabular.belief import Belief, mean_model, reward_posterior
-from ubex.tabular.host import MAX_STEPS, HostEnv, state_number
+from ubex.tabular.host import MAX_STEPS, HostEnv, plan, state_number
 from ubex.tabular.worlds import Dense, Flat, Known
 from ubex.types import MDP, InputError, Key
 
@@ -41,8 +41,6 @@ class Views(NamedTuple):
 
     policy: Int[np.ndarray, " S"]
     """Greedy in the mean MDP."""
-    exploring: Int[np.ndarray, " S"]
-    """The policy of the next episode."""
     mean: Float[np.ndarray, "S A"]
     deviation: Float[np.ndarray, "S A"]
 
@@ -120,8 +118,7 @@ class TabularCore:
     def predict(self, observation: Any, deterministic: bool) -> Any:
         """The greedy action of the mean MDP, or of the next episode, at a state or at an array of them."""
         state = self._states("observation", observation, 0)
-        views = self._known()
-        action = (views.policy if deterministic else views.exploring)[state] + self._firsts()[1]
+        action = self._policy(deterministic)[state] + self._firsts()[1]
         return action if state.ndim else int(action)
 
     def value(self, observation: Any, action: Any) -> tuple[Any, Any]:
@@ -145,8 +142,7 @@ class TabularCore:
 
             size = world.num_states
             world = HostEnv(GymTabular(world), size, world.num_actions, 0, 0, world.horizon)
-        views, returns = self._known(), np.zeros(episodes)
-        policy = views.policy if deterministic else views.exploring
+        policy, returns = self._policy(deterministic), np.zeros(episodes)
         for number in range(episodes):
             observation, _ = world.env.reset(seed=seed if number == 0 else None)
             seen(world.env, number)
@@ -188,30 +184,38 @@ class TabularCore:
 
     @float64
     def _look(self) -> Views:
-        belief, here = Belief(*(jnp.asarray(x) for x in self.belief)), jax.random.fold_in(self.key, self.episodes)
-        found = _look(self.config, named(here, "plan"), belief)
-        num = self.world.num_states
-        policy, exploring, mean, deviation = (np.asarray(x)[:num] for x in found)
-        return Views(policy, exploring, mean, deviation)
+        found = _look(self.config, self._plan_key(), Belief(*(jnp.asarray(x) for x in self.belief)))
+        policy, mean, deviation = (np.asarray(x)[: self.world.num_states] for x in found)
+        return Views(policy, mean, deviation)
+
+    def _policy(self, deterministic: bool) -> Int[np.ndarray, " S"]:
+        """Greedy in the mean MDP, or the policy of the next episode."""
+        return self._known().policy if deterministic else self._explore()
+
+    @float64
+    def _explore(self) -> Int[np.ndarray, " S"]:
+        planned = plan(self.config, self._plan_key(), Belief(*(jnp.asarray(x) for x in self.belief))).policy
+        return np.asarray(planned)[: self.world.num_states]
+
+    def _plan_key(self) -> Key:
+        """Of the next episode."""
+        return named(jax.random.fold_in(self.key, self.episodes), "plan")
 
 
 @functools.partial(jax.jit, static_argnames="config")
-def _look(
-    config: AgentConfig, key: Key, belief: Belief
-) -> tuple[Int[Array, " S"], Int[Array, " S"], Float[Array, "S A"], Float[Array, "S A"]]:
-    """The greedy policy of the mean MDP, the next exploring one, and mean and deviation of the values of the first."""
+def _look(config: AgentConfig, key: Key, belief: Belief) -> tuple[Int[Array, " S"], Float[Array, "S A"], Float[Array, "S A"]]:
+    """The greedy policy of the mean MDP, and mean and deviation of its values."""
     reward, spread = reward_posterior(belief, config.reward_precision, config.noise_precision)
     mean = mean_model(belief, reward)
     greedy = agents.update(dataclasses.replace(config, method="ensemble-mean"), key, belief).policy
-    exploring = agents.update(config, key, belief).policy
     average = Dense(MDP(jnp.zeros((0, *mean.p.shape)), jnp.zeros((0, *reward.shape))), mean.dense())
     q = average.average(greedy, config.discount).q
     if config.method in WITHOUT_DEVIATION:
-        return greedy, exploring, q, jnp.full_like(q, jnp.nan)
+        return greedy, q, jnp.full_like(q, jnp.nan)
     how = config.optimism()._replace(gain=1.0)
     world = agents.world(dataclasses.replace(config, gain=1.0), key, belief, mean, spread)
     assert isinstance(world, Dense | Flat | Known)
-    return greedy, exploring, q, planner.q_moments(how, world, greedy)[1]
+    return greedy, q, planner.q_moments(how, world, greedy)[1]
 
 
 def _plain(*arrays: Any) -> Belief:

@@ -150,7 +150,7 @@ def world(env: Any, horizon: int | None = None, terminates: Any = None, reward: 
     bounds = (tuple(low.tolist()), tuple(high.tolist()))
     inside = own.env.terminates if isinstance(own, GymContinuous) else never
     if terminates is not None:
-        _check_function("terminates", terminates, size, len(low), "b", "one truth value")
+        _check_function("termination", terminates, size, len(low), "b", "one truth value")
         inside = in_bounds(terminates, *bounds)
     known = None
     if reward is not None:

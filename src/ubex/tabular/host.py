@@ -49,7 +49,8 @@ def begin(env: HostEnv, places: int = 1) -> Belief:
     return prior(env.num_states, env.num_actions, places)
 
 
-_plan = functools.partial(jax.jit, static_argnames="config")(update)
+plan = functools.partial(jax.jit, static_argnames="config")(update)
+"""The compiled update, for callers on the host."""
 
 
 def run_episodes(
@@ -64,13 +65,13 @@ def run_episodes(
     returns, policies, steps = [], [], []
     for number in episodes:
         here = jax.random.fold_in(key, number)
-        plan = _plan(config, named(here, "plan"), belief)
-        policy = np.asarray(plan.policy)
+        planned = plan(config, named(here, "plan"), belief)
+        policy = np.asarray(planned.policy)
         seed = int(jax.random.bits(named(here, "act"), dtype=jnp.uint32)) % 2**31
         total, belief = episode(env, config, policy, belief, seed, int(number))
         returns.append(total)
         policies.append(policy[: env.num_states])
-        steps.append(int(plan.steps))
+        steps.append(int(planned.steps))
         progress(int(number) + 1)
     return belief, HostEpisodes(np.array(returns), np.array(policies), np.array(steps))
 
