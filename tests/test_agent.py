@@ -186,6 +186,8 @@ def test_bad_calls() -> None:
     agent = sac()
     for call, message in (
         (lambda: agent.learn(0), "total_steps must be at least 1"),
+        (lambda: agent.learn(), "learn needs total_steps, or total_timesteps"),
+        (lambda: agent.learn(1, total_timesteps=1), "learn needs total_steps, or total_timesteps"),
         (lambda: listed([print, 3]), "a callback must be a function of an Info, or a list of such, but it is a int"),
         (lambda: agent.predict([1.0]), r"observation must have shape \(2,\) or \(batch, 2\)"),
         (lambda: agent.predict([1.0, np.nan]), "observation has nan in it"),
@@ -194,3 +196,28 @@ def test_bad_calls() -> None:
     ):
         with pytest.raises(ubex.InputError, match=message):
             call()  # type: ignore[no-untyped-call]
+
+
+def test_a_map_is_the_values_at_the_agents_actions(trained: tuple[ubex.Agent, list[Info]]) -> None:
+    agent, _ = trained
+    found = agent.uncertainty_map(points=3)
+    assert found.mean.shape == found.deviation.shape == (3, 3)
+    held = agent.state.data[:32, :2]
+    np.testing.assert_allclose(found.axes[0], np.linspace(held[:, 0].min(), held[:, 0].max(), 3), rtol=1e-5)
+    place = np.array([found.axes[0][2], found.axes[1][0]])
+    np.testing.assert_allclose(found.mean[0, 2], agent.value(place, agent.predict(place)[0])[0], rtol=1e-4)
+    grid = np.zeros((2, 4, 2))
+    assert agent.uncertainty_map(grid).mean.shape == (2, 4)
+    with pytest.raises(ubex.InputError, match=r"observations must have shape \(\.\.\., 2\)"):
+        agent.uncertainty_map(np.zeros((2, 3)))
+    with pytest.raises(ubex.InputError, match="axes must be two numbers below 2"):
+        agent.uncertainty_map(axes=(0, 2))
+    with pytest.raises(ubex.InputError, match="has seen none"):
+        sac().uncertainty_map()
+
+
+def test_the_same_agent_has_the_same_returns(trained: tuple[ubex.Agent, list[Info]]) -> None:
+    agent, _ = trained
+    np.testing.assert_array_equal(agent.evaluate(2), agent.evaluate(2))
+    assert (agent.evaluate(2) != agent.evaluate(2, seed=5)).all()
+    assert agent.learn(total_timesteps=3).steps == 35

@@ -128,13 +128,23 @@ class Agent:
         """Takes over what was learned before."""
         self._core.restore(state)
 
-    def learn(self, total_steps: int, callback: Callback | Sequence[Callback] | None = None) -> Agent:
+    def learn(
+        self,
+        total_steps: int | None = None,
+        callback: Callback | Sequence[Callback] | None = None,
+        *,
+        total_timesteps: int | None = None,
+    ) -> Agent:
         """Learns for this many more steps in the environment; tabular agents finish the last episode.
 
+        `total_timesteps` is the same, for scripts that come from Stable-Baselines3.
         When the environment raises, or the run is interrupted, the agent keeps what it learned, and `Checkpoint` saves it. At a
         loss that is not finite the agent goes back to where its numbers were sound, and that is saved.
         """
-        goal = self.steps + checks.whole("total_steps", total_steps, 1)
+        if (total_steps is None) == (total_timesteps is None):
+            raise InputError("learn needs total_steps, or total_timesteps, which is the same")
+        steps = checks.whole("total_steps", total_timesteps if total_steps is None else total_steps, 1)
+        goal = self.steps + steps
         called = listed(callback)
         self._need_env()
         self._core.ready()
@@ -145,7 +155,7 @@ class Agent:
             return not any(answer is False for answer in said)
 
         try:
-            self._core.run(total_steps, watch)
+            self._core.run(steps, watch)
         finally:
             for one in called:
                 if isinstance(one, Checkpoint):

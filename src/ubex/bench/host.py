@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import jax
 from ubex import checks
 from ubex.agent import Agent
 from ubex.deep.config import DEEP_AGENTS
+from ubex.types import InputError
 
 MOST_REST = 0.15
 """Share of a step that may be spent outside the environment and the device."""
@@ -29,12 +31,23 @@ class Host:
     """paper or laptop: sizes of networks and batches."""
     steps: int = 400
     """Steps that are measured, after a whole segment that compiles everything."""
+    settings: str = "{}"
+    """Other settings of the agents, as JSON."""
 
     def __post_init__(self) -> None:
         """Refuses values that make no sense."""
         for method in self.methods:
             checks.one_of("method", method, DEEP_AGENTS)
         checks.whole("steps", self.steps, 1)
+        if not isinstance(self.changes(), dict):
+            raise InputError(f"settings must be a JSON object, but it is {self.settings!r}")
+
+    def changes(self) -> Any:
+        """The other settings."""
+        try:
+            return json.loads(self.settings)
+        except json.JSONDecodeError:
+            return None
 
     def __call__(self, say: Callable[[str], None]) -> dict[str, Any]:
         """All measurements, one after the other."""
@@ -47,7 +60,7 @@ class Host:
 
 def measure(settings: Host, method: str) -> dict[str, Any]:
     """One agent: seconds of the steps after everything is compiled, by what they were spent on; retraining is among them."""
-    agent = Agent(method, settings.env, preset=settings.preset)
+    agent = Agent(method, settings.env, preset=settings.preset, **settings.changes())
     first = agent.config.initial_steps + agent.config.retrain_every
     loop = agent._deep("bench").loop
     loop._make_room(first + settings.steps)  # programs are compiled for all steps at once
