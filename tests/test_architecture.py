@@ -19,6 +19,8 @@ LAYERS = [
     {"covariance"},
     {"variance", "training"},
     {"runs", "doctor"},
+    {"callbacks"},
+    {"agent"},
     {"bench"},
     {"experiments", "report"},
     {"demo"},

@@ -1,5 +1,6 @@
 """ubex: uncertainty Bellman equations in JAX. How sure is an agent of its values, and where should it look next?"""
 
+from ubex.agent import Agent
 from ubex.covariance import PolicyDifference, ValueCovariance, policy_difference, value_covariance
 from ubex.envs import ENVS
 from ubex.envs.base import TabularEnv
@@ -16,6 +17,7 @@ __all__ = [
     "ENVS",
     "ESTIMATORS",
     "MDP",
+    "Agent",
     "DirichletNormal",
     "DirichletNormalGamma",
     "Estimator",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from ubex.deep import actor as policy
 from ubex.deep import agents, dynamics, rollout
@@ -21,6 +21,7 @@ from ubex.deep.buffer import Batch, ModelBuffer, below, empty, pack, pick, unpac
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, Fitted
 from ubex.deep.networks import MLP
+from ubex.deep.rollout import Reward, Terminates
 from ubex.envs.continuous import ContinuousEnv
 from ubex.keys import named
 from ubex.types import Key
@@ -69,14 +70,27 @@ def observed(config: DeepConfig, index: Int[Array, ""]) -> Int[Array, ""]:
     return config.initial_steps + index * config.retrain_every
 
 
+def act(key: Key, actor: MLP, observation: Float[Array, " O"], action_size: int) -> Float[Array, " A"]:
+    """A sampled action, in [-1, 1]."""
+    return policy.sample(actor, observation, jax.random.normal(key, (action_size,), jnp.float32)).action
+
+
+def step_keys(
+    config: DeepConfig, key: Key, index: Int[Array, ""]
+) -> tuple[Shaped[PRNGKeyArray, " F"], Shaped[PRNGKeyArray, "F G 2"]]:
+    """Keys of the steps of segment number `index` in the environment, and of the gradient rounds after each."""
+    for_steps, for_rounds = jax.random.split(named(jax.random.fold_in(key, index), "learn"))
+    keys = jax.random.split(for_rounds, (config.retrain_every, config.updates_per_step, 2))
+    return jax.random.split(for_steps, config.retrain_every), keys
+
+
 def _environment_step(
     env: ContinuousEnv, key: Key, actor: MLP, state: Any, elapsed: Int[Array, ""]
 ) -> tuple[Any, Int[Array, ""], Float[Array, " D"], Float[Array, ""]]:
     """One step with a sampled action; after the end of an episode, the state of a new one."""
     observation = env.observe(state)
     for_action, for_step, for_reset = jax.random.split(key, 3)
-    noise = jax.random.normal(for_action, (env.action_size,), jnp.float32)
-    action = policy.sample(actor, observation, noise).action
+    action = act(for_action, actor, observation, env.action_size)
     step = env.step(for_step, state, policy.to_environment(action, env.action_low, env.action_high))
     row = pack(Batch(observation, action, step.reward, env.observe(step.state), step.terminated.astype(jnp.float32)))
     over = step.terminated | (elapsed + 1 >= env.horizon)
@@ -127,6 +141,14 @@ def begin_buffers(config: DeepConfig, env: ContinuousEnv, seeds: int) -> ModelBu
     return ModelBuffer(jnp.zeros((*leading, *one.rows.shape), jnp.float32), jnp.zeros((*leading, config.retain), jnp.int32))
 
 
+def fit_one(
+    config: DeepConfig, key: Key, model: Dynamics, data: Float[Array, "C D"], index: Int[Array, ""], observation_size: int
+) -> tuple[Dynamics, Fitted]:
+    """Trains the models of one seed on all data before segment number `index`."""
+    here = named(jax.random.fold_in(key, index), "fit")
+    return dynamics.train(config, here, model, data, observed(config, index), observation_size)
+
+
 @functools.partial(jax.jit, static_argnames=("config", "env"))
 def fit(
     config: DeepConfig, env: ContinuousEnv, keys: Shaped[PRNGKeyArray, " K"], seeds: Seed, index: Int[Array, ""]
@@ -136,12 +158,29 @@ def fit(
     assert seeds.dynamics is not None
 
     def one(key: Key, model: Dynamics, data: Float[Array, "C D"]) -> tuple[Dynamics, Fitted]:
-        here = named(jax.random.fold_in(key, index), "fit")
-        return dynamics.train(config, here, model, data, observed(config, index), env.observation_size)
+        return fit_one(config, key, model, data, index, env.observation_size)
 
     with agents.precision(config):
         result: tuple[Dynamics, Fitted] = jax.vmap(one)(keys, seeds.dynamics, seeds.data)
     return result
+
+
+def imagine_one(
+    config: DeepConfig,
+    key: Key,
+    model: Dynamics,
+    actor: MLP,
+    buffers: ModelBuffer,
+    data: Float[Array, "C D"],
+    index: Int[Array, ""],
+    observation_size: int,
+    terminates: Terminates,
+    reward: Reward | None = None,
+) -> ModelBuffer:
+    """Rollouts of one seed from states before segment number `index`, into its buffers."""
+    here = named(jax.random.fold_in(key, index), "imagine")
+    start = (data, observed(config, index), index % config.retain)
+    return rollout.refill(config, here, model, actor, buffers, *start, observation_size, terminates, reward)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "env"), donate_argnames="buffers")
@@ -157,10 +196,8 @@ def imagine(
 
     def one(key: Key, seed: Seed, buffers: ModelBuffer) -> ModelBuffer:
         assert seed.dynamics is not None
-        here = named(jax.random.fold_in(key, index), "imagine")
-        start = (seed.data, observed(config, index), index % config.retain)
         model = (seed.dynamics, seed.agent.actor, buffers)
-        return rollout.refill(config, here, *model, *start, env.observation_size, env.terminates)
+        return imagine_one(config, key, *model, seed.data, index, env.observation_size, env.terminates)
 
     with agents.precision(config):
         return jax.vmap(one)(keys, seeds, buffers)
@@ -178,10 +215,8 @@ def learn(
     """The steps of segment number `index` in the environment, each followed by its gradient rounds."""
 
     def one(key: Key, seed: Seed, buffers: ModelBuffer | None) -> tuple[Seed, Learned]:
-        here = named(jax.random.fold_in(key, index), "learn")
         numbers = jnp.arange(config.retrain_every, dtype=jnp.int32)
-        for_steps, for_rounds = jax.random.split(here)
-        keys = jax.random.split(for_rounds, (config.retrain_every, config.updates_per_step, 2))
+        for_steps, for_rounds = step_keys(config, key, index)
 
         def step(
             carry: Seed, now: tuple[Int[Array, ""], Key, Shaped[PRNGKeyArray, "G 2"]]
@@ -190,27 +225,47 @@ def learn(
             state, elapsed, row, reward = _environment_step(env, for_step, carry.agent.actor, carry.env_state, carry.elapsed)
             place = observed(config, index) + number
             data = carry.data.at[place].set(row)
+            known = (buffers, data, place + 1, env.observation_size, env.terminates)
+            agent, info, bad = rounds(config, keys, carry.agent, carry.dynamics, *known)
+            return carry._replace(agent=agent, data=data, env_state=state, elapsed=elapsed), (info, bad, reward)
 
-            def update(agent: Agent, keys: Shaped[PRNGKeyArray, "2"]) -> tuple[Agent, Info]:
-                noise = draw_noise(config, keys[0], env.observation_size, env.action_size)
-                shared, own = batches(config, keys[1], buffers, data, place + 1, env.observation_size)
-                return gradient_round(config, noise, agent, carry.dynamics, shared, own, env.terminates)
-
-            agent, info = jax.lax.scan(update, carry.agent, keys)
-            bad = ~(jnp.isfinite(jnp.sum(info.critic_loss)) & jnp.isfinite(jnp.sum(info.actor_loss)))
-            if config.has_unet:
-                bad = bad | ~jnp.isfinite(jnp.sum(info.u_loss))
-            mean = jax.tree.map(lambda x: jnp.mean(x), info)
-            return carry._replace(agent=agent, data=data, env_state=state, elapsed=elapsed), (mean, bad, reward)
-
-        stepped = (numbers, jax.random.split(for_steps, config.retrain_every), keys)
-        seed, (info, bad, reward) = jax.lax.scan(step, seed, stepped)
+        seed, (info, bad, reward) = jax.lax.scan(step, seed, (numbers, for_steps, for_rounds))
         first_bad = jnp.where(jnp.any(bad), jnp.argmax(bad).astype(jnp.int32), -1)
         return seed, Learned(jax.tree.map(lambda x: jnp.mean(x), info), first_bad, jnp.sum(reward))
 
     with agents.precision(config):
         result: tuple[Seed, Learned] = jax.vmap(one)(keys, seeds, buffers)
     return result
+
+
+def rounds(
+    config: DeepConfig,
+    keys: Shaped[PRNGKeyArray, "G 2"],
+    agent: Agent,
+    model: Dynamics | None,
+    buffers: ModelBuffer | None,
+    data: Float[Array, "C D"],
+    count: Int[Array, ""],
+    observation_size: int,
+    terminates: Terminates,
+    reward: Reward | None = None,
+) -> tuple[Agent, Info, Bool[Array, ""]]:
+    """The gradient rounds after one step in the environment: the agent, averages, and whether some loss is not finite.
+
+    Agents without a model learn from the first `count` rows of the data; others do not look at them.
+    """
+    action_size = data.shape[-1] - width(observation_size, 0)
+
+    def update(agent: Agent, keys: Shaped[PRNGKeyArray, "2"]) -> tuple[Agent, Info]:
+        noise = draw_noise(config, keys[0], observation_size, action_size)
+        shared, own = batches(config, keys[1], buffers, data, count, observation_size)
+        return gradient_round(config, noise, agent, model, shared, own, terminates, reward)
+
+    agent, info = jax.lax.scan(update, agent, keys)
+    bad = ~(jnp.isfinite(jnp.sum(info.critic_loss)) & jnp.isfinite(jnp.sum(info.actor_loss)))
+    if config.has_unet:
+        bad = bad | ~jnp.isfinite(jnp.sum(info.u_loss))
+    return agent, jax.tree.map(lambda x: jnp.mean(x), info), bad
 
 
 def batches(

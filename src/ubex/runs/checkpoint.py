@@ -39,8 +39,7 @@ class CheckpointFolder:
         with storage(f"make {self.root}"):
             self.root.mkdir(parents=True, exist_ok=True)
         path = self.root / f"{step:012d}{SUFFIX}"
-        payload = pack(step, state, notes)
-        write_atomically(path, MAGIC + checksum(payload).encode() + b"\n" + payload)
+        write_atomically(path, sealed(step, state, notes))
         for old in self._newest_first()[KEEP:]:
             with contextlib.suppress(OSError):
                 old.unlink()
@@ -65,13 +64,24 @@ class CheckpointFolder:
         payload = next((payload for payload in payloads if payload is not None), None)
         if payload is None:
             return None
-        with np.load(io.BytesIO(payload)) as arrays:
-            notes: dict[str, Any] = json.loads(arrays["meta"].tobytes())["notes"]
-        return notes
+        return notes_of(payload)
 
     def _newest_first(self) -> list[Path]:
         """By step, not by time stamp: a clock may go backwards."""
         return sorted(self.root.glob(f"*{SUFFIX}"), reverse=True)
+
+
+def sealed(step: int, state: Any, notes: Mapping[str, Any]) -> bytes:
+    """A whole checkpoint file."""
+    payload = pack(step, state, notes)
+    return MAGIC + checksum(payload).encode() + b"\n" + payload
+
+
+def notes_of(payload: bytes) -> dict[str, Any]:
+    """The notes alone, for states whose shapes they tell."""
+    with np.load(io.BytesIO(payload)) as arrays:
+        notes: dict[str, Any] = json.loads(arrays["meta"].tobytes())["notes"]
+    return notes
 
 
 def read_sound(path: Path) -> bytes | None:

@@ -1,0 +1,132 @@
+"""What may happen while an agent learns. A callback is any callable of an `Info`; returning False stops the run.
+
+Callbacks are called when an episode has ended and the next one has not begun, so they may use the agent's own environment.
+"""
+
+from __future__ import annotations
+
+import collections
+import io
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO, TypeAlias
+
+import numpy as np
+
+from ubex import checks
+
+
+class Info(NamedTuple):
+    """What a callback learns."""
+
+    agent: Any
+    """The `ubex.Agent`."""
+    kind: str
+    """"episode" of training, or "evaluation"."""
+    step: int
+    """Steps in the environment so far."""
+    goal: int
+    """Steps at which this call of `learn` ends."""
+    episode: int
+    """Number of the episode, counted from 0."""
+    reward: float
+    """Return of the episode; of an evaluation, the mean over its episodes."""
+    length: int
+    """Steps of the episode; of an evaluation, its episodes."""
+    losses: Mapping[str, float]
+    """Averages over the last gradient rounds: losses, value, w, gap, u, temperature, entropy; empty before training."""
+
+
+Callback: TypeAlias = Callable[[Info], bool | None]
+
+
+class Checkpoint:
+    """Saves the agent every so many steps, and when `learn` ends, even by an error of the environment or an interrupt."""
+
+    def __init__(self, path: str | Path, every: int = 10_000) -> None:
+        """`path` is the file, overwritten each time in one step."""
+        self.path, self.every = Path(path), checks.whole("every", every, 1)
+        self._next = self.every
+
+    def __call__(self, info: Info) -> None:
+        """After an episode."""
+        if info.step >= self._next:
+            self.save(info.agent)
+            self._next = info.step + self.every
+
+    def save(self, agent: Any) -> None:
+        """Now."""
+        agent.save(self.path)
+
+
+class Evaluate:
+    """Plays episodes with the mean action, at the first end of an episode after every so many steps."""
+
+    def __init__(
+        self,
+        every: int = 5_000,
+        episodes: int = 5,
+        env: Any = None,
+        best: str | Path | None = None,
+        then: Callback | None = None,
+    ) -> None:
+        """In `env`, or the agent's own; saves the best agent so far to `best`; `then` is called after each evaluation."""
+        self.every, self.episodes = checks.whole("every", every, 1), checks.whole("episodes", episodes, 1)
+        self.env, self.best, self.then = env, None if best is None else Path(best), then
+        self.history: list[tuple[int, float, float]] = []
+        """Step, mean and standard deviation of the returns."""
+        self._next, self._highest = self.every, -math.inf
+
+    def __call__(self, info: Info) -> bool | None:
+        """After an episode."""
+        if info.step < self._next:
+            return None
+        self._next = info.step + self.every
+        returns = info.agent.evaluate(self.episodes, env=self.env)
+        mean = float(np.mean(returns))
+        self.history.append((info.step, mean, float(np.std(returns))))
+        if mean > self._highest:
+            self._highest = mean
+            if self.best is not None:
+                info.agent.save(self.best)
+        if self.then is None:
+            return None
+        return self.then(info._replace(kind="evaluation", reward=mean, length=self.episodes))
+
+
+class StopOnReward:
+    """Stops when the mean of the last returns is high enough; `Evaluate(then=StopOnReward(200.0, 1))` looks at evaluations."""
+
+    def __init__(self, threshold: float, episodes: int = 10) -> None:
+        """The mean is over this many episodes, or evaluations."""
+        self.threshold = checks.real("threshold", threshold)
+        self._last: collections.deque[float] = collections.deque(maxlen=checks.whole("episodes", episodes, 1))
+
+    def __call__(self, info: Info) -> bool:
+        """After an episode."""
+        self._last.append(info.reward)
+        return len(self._last) < (self._last.maxlen or 1) or float(np.mean(self._last)) < self.threshold
+
+
+class Progress:
+    """Prints a line now and then."""
+
+    def __init__(self, seconds: float = 2.0, file: io.TextIOBase | TextIO | None = None) -> None:
+        """At most one line in this many seconds, to standard error by default."""
+        self.seconds, self.file = checks.real("seconds", seconds, 0.0), file
+        self._last, self._began, self._first = -math.inf, time.monotonic(), 0
+
+    def __call__(self, info: Info) -> None:
+        """After an episode."""
+        now = time.monotonic()
+        if now - self._last < self.seconds:
+            return
+        speed = "" if self._last == -math.inf else f", {(info.step - self._first) / (now - self._began):.0f} steps/s"
+        self._began, self._first, self._last = now, info.step, now
+        line = f"step {info.step} of {info.goal}, {info.kind} {info.episode}, return {info.reward:.6g}{speed}"
+        out = self.file or sys.stderr
+        out.write(f"{line}\n")
+        out.flush()

@@ -1,0 +1,206 @@
+"""Any Gymnasium environment with a 1-D Box observation and a bounded 1-D Box action, as the deep agents see it.
+
+Agents act in [-1, 1] and compute in float32; what the environment says is checked before it can reach a network.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ubex import checks
+from ubex.envs.base import TabularEnv
+from ubex.envs.continuous import ContinuousEnv
+from ubex.types import InputError
+
+MAX_STEPS = 10_000
+"""An episode longer than this needs a time limit."""
+LARGEST = float(np.finfo(np.float32).max)
+SUPPORTED = "deep agents support a 1-D Box of observations and a bounded 1-D Box of real-valued actions"
+TABULAR = "tabular agents support Discrete observations with Discrete actions"
+FLATTEN = "gymnasium.wrappers.FlattenObservation makes a 1-D Box of images, dictionaries and tuples"
+
+Terminates = Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Bool[Array, ""]]
+Reward = Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Float[Array, ""]]
+
+
+class Moved(NamedTuple):
+    """What an action leads to."""
+
+    observation: Float[np.ndarray, " O"]
+    reward: float
+    terminated: bool
+    truncated: bool
+    """The time limit cut the episode off, which is not termination: the value of what follows still counts."""
+
+
+class World(NamedTuple):
+    """A checked environment. Its own state lives inside `env`, where nothing can save it."""
+
+    env: Any
+    name: str
+    low: Float[np.ndarray, " A"]
+    high: Float[np.ndarray, " A"]
+    observation_size: int
+    dtype: np.dtype[Any]
+    """Of the environment's actions."""
+    horizon: int | None
+    """Steps after which an episode is cut off here, besides what the environment does."""
+    terminates: Terminates
+    """(observation, action in [-1, 1], next observation) -> whether an episode ends there; for learned models."""
+    reward: Reward | None = None
+    """The same for the reward, where it is known; None means that models learn it."""
+
+    @property
+    def action_size(self) -> int:
+        """Numbers of an action."""
+        return len(self.low)
+
+    def reset(self, number: int, seed: int | None = None) -> Float[np.ndarray, " O"]:
+        """The first observation of an episode; `number` is the step that errors name."""
+        try:
+            observation, _ = self.env.reset(seed=seed)
+        except Exception as error:
+            raise InputError(f"{self.name} failed in reset before step {number}: {type(error).__name__}: {error}") from error
+        return self._observation(observation, f"after reset, before step {number}")
+
+    def step(self, action: Float[np.ndarray, " A"], number: int, elapsed: int) -> Moved:
+        """Step number `number` of all, number `elapsed` of its episode, both counted from 0; the action is in [-1, 1]."""
+        try:
+            observation, reward, terminated, truncated, _ = self.env.step(self.scaled(action))
+        except Exception as error:
+            raise InputError(f"{self.name} failed at step {number}: {type(error).__name__}: {error}") from error
+        after = self._observation(observation, f"at step {number}")
+        try:
+            reward = float(reward)
+        except (TypeError, ValueError):
+            raise InputError(f"the reward of {self.name} at step {number} is {reward!r}, not a number") from None
+        if not abs(reward) <= LARGEST:
+            raise InputError(f"the reward of {self.name} at step {number} is {reward}, not a finite number")
+        if self.horizon is not None:
+            truncated = truncated or elapsed + 1 >= self.horizon
+        if elapsed + 1 >= MAX_STEPS and not (terminated or truncated or self.horizon):
+            raise InputError(f"an episode of {self.name} is longer than {MAX_STEPS} steps: give it a horizon")
+        return Moved(after, reward, bool(terminated), bool(truncated) and not terminated)
+
+    def scaled(self, action: Float[np.ndarray, "*b A"]) -> Float[np.ndarray, "*b A"]:
+        """An action in [-1, 1] in the environment's bounds and type."""
+        inside = self.low + np.float32(0.5) * (action + np.float32(1.0)) * (self.high - self.low)
+        bounded: np.ndarray = np.clip(inside, self.low, self.high).astype(self.dtype)
+        return bounded
+
+    def unscaled(self, action: Float[np.ndarray, "*b A"]) -> Float[np.ndarray, "*b A"]:
+        """The inverse of `scaled`."""
+        inside: np.ndarray = (2.0 * (action - self.low) / (self.high - self.low) - 1.0).astype(np.float32)
+        return inside
+
+    def _observation(self, given: Any, where: str) -> Float[np.ndarray, " O"]:
+        try:
+            with np.errstate(over="ignore"):
+                observation = np.asarray(given, np.float32)
+        except (TypeError, ValueError):
+            raise InputError(f"the observation of {self.name} {where} holds no numbers: {type(given).__name__}") from None
+        if observation.shape != (self.observation_size,):
+            raise InputError(
+                f"the observation of {self.name} {where} has shape {observation.shape}, not ({self.observation_size},)"
+            )
+        if not np.isfinite(observation).all():
+            place = int(np.flatnonzero(~np.isfinite(observation))[0])
+            raise InputError(f"the observation of {self.name} {where} is {observation[place]} at place {place}")
+        return observation.copy()  # some environments write into the array that they gave
+
+
+def world(env: Any, horizon: int | None = None, terminates: Any = None, reward: Any = None) -> World:
+    """An environment after every check. `terminates` is a JAX function of (observation, action in its bounds, next
+    observation); None means never. `reward` is another one; None means that it is not known.
+
+    Environments of this package know their own termination.
+    """
+    from gymnasium import spaces  # here, because the rest of ubex works without it
+
+    from ubex.envs.gymnasium import GymContinuous
+
+    own_name = env.name if isinstance(env, ContinuousEnv) else type(env).__name__
+    if isinstance(env, TabularEnv):
+        raise InputError(f"{SUPPORTED}, but {env.name} is tabular: choose one of the tabular agents")
+    if isinstance(env, ContinuousEnv):
+        env = GymContinuous(env, (np.inf,) * env.observation_size, _no_picture, 1)
+    if not all(hasattr(env, name) for name in ("reset", "step", "observation_space", "action_space")):
+        raise InputError(f"an environment is a name or a Gymnasium environment, but this is a {type(env).__name__}")
+    name = env.spec.id if getattr(env, "spec", None) is not None else own_name
+    seen, acted = env.observation_space, env.action_space
+    if not isinstance(seen, spaces.Box) or len(seen.shape) != 1 or seen.shape[0] < 1:
+        hint = TABULAR if isinstance(seen, spaces.Discrete) else FLATTEN
+        raise InputError(f"{SUPPORTED}, but the observations of {name} are {_one_line(seen)}; {hint}")
+    if not isinstance(acted, spaces.Box) or len(acted.shape) != 1 or acted.shape[0] < 1 or acted.dtype.kind != "f":
+        raise InputError(f"{SUPPORTED}, but the actions of {name} are {_one_line(acted)}; {TABULAR}")
+    low, high = acted.low.astype(np.float32), acted.high.astype(np.float32)
+    if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
+        raise InputError(f"{SUPPORTED}, but the actions of {name} are {_one_line(acted)}: give them finite bounds")
+    if horizon is not None:
+        checks.whole("horizon", horizon, 1)
+    size = int(seen.shape[0])
+    own = getattr(env, "unwrapped", env)
+    bounds = (tuple(low.tolist()), tuple(high.tolist()))
+    inside = own.env.terminates if isinstance(own, GymContinuous) else never
+    if terminates is not None:
+        _check_function("termination", terminates, size, len(low), "b", "one truth value")
+        inside = in_bounds(terminates, *bounds)
+    known = None
+    if reward is not None:
+        _check_function("reward", reward, size, len(low), "f", "one float32 number")
+        known = in_bounds(reward, *bounds)
+    return World(env, name, low, high, size, acted.dtype, horizon, inside, known)
+
+
+def knows_its_ends(env: Any) -> bool:
+    """Whether this is an environment of this package, which knows where its episodes end."""
+    from ubex.envs.gymnasium import GymContinuous
+
+    return isinstance(env, ContinuousEnv) or isinstance(getattr(env, "unwrapped", env), GymContinuous)
+
+
+def never(observation: Float[Array, " O"], action: Float[Array, " A"], after: Float[Array, " O"]) -> Bool[Array, ""]:
+    """No episode ends inside the model."""
+    return jnp.asarray(False)
+
+
+@functools.lru_cache(maxsize=32)
+def in_bounds(function: Callable[..., Array], low: tuple[float, ...], high: tuple[float, ...]) -> Callable[..., Array]:
+    """The same for actions in [-1, 1]; the same function for the same settings, so that programs are compiled once."""
+
+    def inside(observation: Float[Array, " O"], action: Float[Array, " A"], after: Float[Array, " O"]) -> Array:
+        bottom, top = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
+        return function(observation, bottom + 0.5 * (action + 1.0) * (top - bottom), after)
+
+    return inside
+
+
+def _check_function(name: str, function: Any, observation_size: int, action_size: int, kind: str, gives: str) -> None:
+    """Refuses what JAX cannot trace, or what gives something else."""
+    if not callable(function):
+        raise InputError(f"{name} must be a function, but it is a {type(function).__name__}")
+    observation, action = (jnp.zeros(size, jnp.float32) for size in (observation_size, action_size))
+    try:
+        found = jax.eval_shape(function, observation, action, observation)
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{name} must be a JAX function of (observation, action, next observation): {reason}") from error
+    wanted = jnp.bool_ if kind == "b" else jnp.float32
+    if getattr(found, "shape", None) != () or getattr(found, "dtype", None) != wanted:
+        raise InputError(f"{name} must give {gives}, but it gives {found}")
+
+
+def _one_line(space: Any) -> str:
+    return " ".join(str(space).split())
+
+
+def _no_picture(state: Any, action: Any) -> Any:
+    """Environments that only train are not drawn."""
+    return np.zeros((1, 1, 3), np.uint8)

@@ -1,0 +1,218 @@
+"""`ubex train --steps N`: one deep agent on one continuous environment of the user's choice, with everything that a run has."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from ubex import checks, training
+from ubex.agent import Agent
+from ubex.agent.deep import LEARNED, NONE, PRESETS
+from ubex.callbacks import Evaluate, Info
+from ubex.deep.host import HostState
+from ubex.experiments.exploration import value_and_error
+from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, SeedError, Table
+from ubex.runs import metrics
+from ubex.types import InputError, KeyLike
+
+AGENT_FILE = "agent.ubex"
+"""What a seed leaves: `ubex.Agent.load` reads it."""
+CHECKPOINT_SECONDS = 30.0
+"""Least time between two checkpoints, which hold all transitions."""
+SMOKE: Mapping[str, Any] = {
+    "initial_steps": 20,
+    "batch_size": 4,
+    "updates_per_step": 1,
+    "rollouts_per_step": 1,
+    "max_epochs": 1,
+}
+"""Sizes with which nothing is learned, to see that everything runs."""
+
+
+class Progress(NamedTuple):
+    """What a run needs to go on."""
+
+    state: HostState
+    returns: Float[np.ndarray, "E 2"]
+    """Step at the end, and return, of every episode."""
+    evaluations: Float[np.ndarray, "V 2"]
+    """Step and mean return of every evaluation."""
+
+
+@dataclass(frozen=True)
+class TrainDeep(Experiment):
+    """One deep agent on one environment."""
+
+    name: ClassVar[str] = "train-deep"
+    summary: ClassVar[str] = "one deep agent on one environment"
+    figures: ClassVar[Sequence[FigureSpec]] = (
+        FigureSpec("evaluations", "Mean return of evaluations", "curves", "evaluation", "step", "return", x="step"),
+        FigureSpec("returns", "Return of every episode of training", "curves", "return", "step", "return", x="step"),
+    )
+
+    seeds: int = 1
+    """Number of seeds."""
+    env: str = "sparse-pendulum"
+    """A name from `ubex list`, a Gymnasium id, or module:Class; Box observations and bounded Box actions."""
+    agent: str = "exact-ube"
+    """One of the deep agents of `ubex list`."""
+    steps: int = 20_000
+    """Steps in the environment of every seed."""
+    preset: str = "laptop"
+    """paper, or laptop: small networks and short rollouts."""
+    settings: str = "{}"
+    """Other settings of the agent, as JSON: '{"updates_per_step": 10}'."""
+    horizon: int | None = None
+    """Steps after which an episode is cut off, besides what the environment does."""
+    env_args: str = "{}"
+    """Settings of the environment, as JSON: '{"g": 5.0}'."""
+    termination: str = ""
+    """Where episodes end inside the models: learned, none, or module:function, in JAX, of (observation, action, next
+    observation). By default as the environment knows, if it is one of ours, else learned."""
+    reward: str = ""
+    """module:function, in JAX, of the same three, where the reward is known; by default the models learn it."""
+    evaluate_every: int = 2_000
+    """Steps between two evaluations."""
+    evaluation_episodes: int = 5
+    """Episodes of an evaluation."""
+
+    def __post_init__(self) -> None:
+        """Refuses fields that make no sense; the environment is looked at by `make`."""
+        super().__post_init__()
+        for name in ("steps", "evaluate_every", "evaluation_episodes"):
+            checks.whole(name, getattr(self, name), 1)
+        checks.one_of("preset", self.preset, PRESETS)
+        for name in ("settings", "env_args"):
+            self.parsed(name)
+
+    def parsed(self, name: str) -> dict[str, Any]:
+        """A field that holds a JSON object."""
+        text = getattr(self, name)
+        try:
+            found = json.loads(text)
+        except json.JSONDecodeError:
+            found = None
+        if not isinstance(found, dict):
+            raise InputError(f"{name} must be a JSON object, such as '{{\"a\": 20}}', but it is {text!r}")
+        return found
+
+    def make(self, key: KeyLike = 0) -> Agent:
+        """The agent with its environment."""
+        given: dict[str, Any] = {
+            "preset": self.preset,
+            "horizon": self.horizon,
+            "termination": self.termination
+            if self.termination in (LEARNED, NONE)
+            else function("termination", self.termination, f"{LEARNED}, {NONE} or module:function"),
+            "reward": function("reward", self.reward, "module:function"),
+            "env_args": self.parsed("env_args"),
+        }
+        settings = self.parsed("settings")
+        for name in settings:
+            if name in given or name == "key":
+                raise InputError(f"{name} is no setting of the agent: it has a flag of its own")
+        agent = Agent(self.agent, self.env, key=key, **given, **settings)
+        if agent.kind != "deep":
+            raise InputError(f"{self.env} is tabular: give --episodes instead of --steps")
+        return agent
+
+    def cells(self) -> Sequence[Cell]:
+        """The one cell."""
+        names = ("steps", "preset", "settings", "env_args", "termination", "reward", "evaluate_every", "evaluation_episodes")
+        settings: dict[str, Any] = {name: getattr(self, name) for name in names}
+        if self.horizon is not None:
+            settings["horizon"] = self.horizon
+        return [Cell(self.name, self.env, self.agent, settings)]
+
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome | SeedError]:
+        """All steps; after a stop, on from the last checkpoint."""
+        (seed,) = seeds
+        agent = self.make(cell.key(seed))
+        notes = context.checkpoints.notes() or {"rows": 0, "episodes": 0, "evaluations": 0, "resumed": 0}
+        empty = (np.zeros((notes[name], 2)) for name in ("episodes", "evaluations"))
+        saved = context.checkpoints.load(Progress(agent.fresh(notes["rows"]), *empty))
+        returns, evaluations, resumed = list[tuple[float, float]](), list[tuple[float, float]](), notes["resumed"]
+        if saved is not None:
+            before: Progress = saved[1]
+            agent.go_on(before.state)
+            returns, evaluations = ([(float(a), float(b)) for a, b in rows] for rows in before[1:])
+            resumed += 1
+
+        def keep() -> None:
+            known = Progress(agent.state, *(np.array(rows, np.float64).reshape(-1, 2) for rows in (returns, evaluations)))
+            numbers = {"rows": agent.steps, "episodes": len(returns), "evaluations": len(evaluations), "resumed": resumed}
+            context.checkpoints.save(agent.steps, known, numbers)
+
+        last = time.monotonic()
+
+        def watch(info: Info) -> None:
+            nonlocal last
+            returns.append((info.step, info.reward))
+            context.progress(info.step, self.steps, "step")
+            if time.monotonic() - last >= CHECKPOINT_SECONDS:
+                keep()
+                last = time.monotonic()
+
+        def evaluated(info: Info) -> None:
+            evaluations.append((info.step, info.reward))
+
+        evaluate = Evaluate(self.evaluate_every, self.evaluation_episodes, then=evaluated)
+        try:
+            if agent.steps < self.steps:
+                agent.learn(self.steps - agent.steps, [evaluate, watch])
+        except (FloatingPointError, InputError) as error:  # of a loss, or of the environment
+            keep()
+            return {seed: SeedError(f"seed {seed}: {error}; there is a checkpoint of step {agent.steps}")}
+        except BaseException:
+            keep()
+            raise
+        context.keep(seed, AGENT_FILE, agent.dump())
+        final = agent.evaluate(self.evaluation_episodes)
+        evaluations.append((agent.steps, float(final.mean())))
+        return {seed: outcome(returns, evaluations, resumed)}
+
+    def smoke(self) -> TrainDeep:
+        """Few steps and small sizes."""
+        settings = json.dumps({**self.parsed("settings"), **SMOKE})
+        return dataclasses.replace(self, steps=30, settings=settings, evaluate_every=20, evaluation_episodes=1)
+
+    def tables(self, results: pd.DataFrame) -> Sequence[Table]:
+        """Mean and standard error of the returns."""
+        rows = [[row["metric"], value_and_error(row)] for _, row in metrics.summarize(results).iterrows()]
+        return [Table(f"{self.agent} on {self.env}", ["metric", "mean, standard error"], rows)]
+
+
+def function(name: str, text: str, choices: str) -> Any:
+    """What `module:function` stands for; nothing for an empty text."""
+    module, _, thing = text.partition(":")
+    if text and not (module and thing):
+        raise InputError(f"{name} must be {choices}, but it is {text!r}")
+    return training.attribute(module, thing) if text else None
+
+
+def outcome(returns: Sequence[tuple[float, float]], evaluations: Sequence[tuple[float, float]], resumed: int) -> Outcome:
+    """Curves over steps, and their summary."""
+    curves = {"evaluation": curve(evaluations)}
+    scalars = {
+        "final_evaluation": evaluations[-1][1],
+        "best_evaluation": max(value for _, value in evaluations),
+        "times_resumed": float(resumed),
+    }
+    if returns:
+        curves["return"] = curve(returns)
+        scalars["mean_return_last_10"] = float(np.mean([value for _, value in returns[-10:]]))
+    return Outcome(scalars, curves)
+
+
+def curve(rows: Sequence[tuple[float, float]]) -> Curve:
+    """Pairs of step and value as a curve; of two at the same step, the later one counts."""
+    last = dict(rows)
+    return Curve("step", [int(step) for step in last], list(last.values()))

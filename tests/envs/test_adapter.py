@@ -1,0 +1,163 @@
+"""Gymnasium environments for the deep agents: what fits, what does not, and what an environment may do wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from ubex.envs import adapter
+from ubex.envs.sparse_pendulum import sparse_pendulum
+from ubex.types import InputError
+
+
+class Line(gymnasium.Env[Any, Any]):
+    """A point on a line that moves by its action, in float64; it ends beyond 3. Some things break at the third step."""
+
+    def __init__(self, broken: str = "", limit: int = 10) -> None:
+        self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+        self.action_space = spaces.Box(np.array([0.0]), np.array([4.0]), dtype=np.float64)
+        self.broken, self.limit = broken, limit
+        self.at = np.zeros(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.at[:], self.time = [self.np_random.normal(), 0.0], 0
+        return self.at, {}
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        assert action.dtype == np.float64
+        self.time += 1
+        self.at += [0.1 * float(action[0]), 1.0]
+        broken = self.broken if self.time == 3 else ""
+        if broken == "raise":
+            raise ZeroDivisionError("no way")
+        observation: Any = {
+            "nan": np.array([0.0, np.nan]),
+            "large": np.array([1e300, 0.0]),
+            "shape": np.zeros(3),
+            "words": "here",
+        }.get(broken, self.at)
+        reward: Any = {"reward": np.inf, "large reward": 1e300, "nothing": None}.get(broken, -self.at[0])
+        return observation, reward, bool(self.at[0] > 3.0), self.time >= self.limit, {}
+
+
+def test_observations_are_copies_in_float32_and_actions_are_scaled() -> None:
+    world = adapter.world(Line())
+    first = world.reset(0, seed=1)
+    kept = first.copy()
+    moved = world.step(np.array([0.5], np.float32), 0, 0)
+    assert first.dtype == moved.observation.dtype == np.float32
+    np.testing.assert_array_equal(first, kept)
+    np.testing.assert_allclose(moved.observation, kept + np.array([0.3, 1.0]), rtol=1e-6)
+    np.testing.assert_allclose(world.scaled(np.array([[-1.0], [0.0], [1.0]], np.float32)), [[0.0], [2.0], [4.0]])
+    np.testing.assert_allclose(world.unscaled(np.array([1.0])), [-0.5])
+    np.testing.assert_array_equal(world.reset(0, seed=1), kept)
+    world.env.at = world.env.at.astype(np.float32)  # an environment that needs no conversion
+    first = world.reset(0, seed=1)
+    world.step(np.array([0.5], np.float32), 0, 0)
+    np.testing.assert_array_equal(first, kept)
+
+
+def test_a_time_limit_is_not_termination() -> None:
+    world = adapter.world(Line(limit=2))
+    world.reset(0, seed=1)
+    assert [world.step(np.zeros(1, np.float32), i, i)[2:] for i in range(2)] == [(False, False), (False, True)]
+    world = adapter.world(Line(limit=100), horizon=2)
+    world.reset(0, seed=1)
+    assert world.step(np.zeros(1, np.float32), 0, 1)[2:] == (False, True)
+    world.env.at[0] = 5.0
+    assert world.step(np.zeros(1, np.float32), 1, 1)[2:] == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ("raise", "Line failed at step 12: ZeroDivisionError: no way"),
+        ("nan", "observation of Line at step 12 is nan at place 1"),
+        ("large", "observation of Line at step 12 is inf at place 0"),
+        ("shape", r"has shape \(3,\), not \(2,\)"),
+        ("words", "holds no numbers: str"),
+        ("reward", "reward of Line at step 12 is inf"),
+        ("large reward", "reward of Line at step 12 is 1e\\+300"),
+        ("nothing", "reward of Line at step 12 is None, not a number"),
+    ],
+)
+def test_what_an_environment_does_wrong_is_named_with_its_step(broken: str, message: str) -> None:
+    world = adapter.world(Line(broken))
+    world.reset(10)
+    for number in (10, 11):
+        world.step(np.zeros(1, np.float32), number, number - 10)
+    with pytest.raises(InputError, match=message):
+        world.step(np.zeros(1, np.float32), 12, 2)
+
+
+def test_an_endless_episode_needs_a_horizon() -> None:
+    world = adapter.world(Line(limit=10**9))
+    world.reset(0)
+    with pytest.raises(InputError, match="longer than 10000 steps: give it a horizon"):
+        world.step(np.zeros(1, np.float32), 0, adapter.MAX_STEPS - 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"observation_space": spaces.Discrete(3)}, r"support a 1-D Box .* observations of Line are Discrete\(3\)"),
+        ({"observation_space": spaces.Box(0, 255, (8, 8, 3), np.uint8)}, "observations of Line are Box.*FlattenObservation"),
+        ({"observation_space": spaces.Dict({"a": spaces.Discrete(2)})}, "observations of Line are Dict.*FlattenObservation"),
+        ({"action_space": spaces.Discrete(2)}, r"actions of Line are Discrete\(2\); tabular agents support Discrete"),
+        ({"action_space": spaces.Box(-np.inf, np.inf, (1,))}, "give them finite bounds"),
+        ({"action_space": spaces.Box(0, 5, (1,), np.int64)}, "actions of Line are Box"),
+    ],
+)
+def test_what_is_not_supported_gets_one_line(change: dict[str, Any], message: str) -> None:
+    env = Line()
+    for name, space in change.items():
+        setattr(env, name, space)
+    with pytest.raises(InputError, match=message) as caught:
+        adapter.world(env)
+    assert "\n" not in str(caught.value)
+
+
+def test_terminates_sees_actions_in_the_bounds() -> None:
+    world = adapter.world(Line(), terminates=lambda o, a, n: a[0] > 3.0)
+    at = jnp.zeros(2, jnp.float32)
+    assert [bool(world.terminates(at, jnp.array([a], jnp.float32), at)) for a in (0.4, 0.6)] == [False, True]
+    assert not bool(adapter.world(Line()).terminates(at, at[:1], at))
+    env = sparse_pendulum()
+    assert adapter.world(env).terminates is env.terminates
+    assert adapter.world(gymnasium.make("ubex/SparsePendulum-v0")).terminates is env.terminates
+
+
+@pytest.mark.parametrize(
+    ("terminates", "message"),
+    [
+        (3, "must be a function, but it is a int"),
+        (lambda o, a, n: n[0], "must give one truth value"),
+        (lambda o, a: o[0] > 0, "must be a JAX function"),
+        (lambda o, a, n: bool(n[0] > 0), "must be a JAX function"),
+    ],
+)
+def test_bad_terminates(terminates: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        adapter.world(Line(), terminates=terminates)
+
+
+def test_a_known_reward_sees_actions_in_the_bounds() -> None:
+    world = adapter.world(Line(), reward=lambda o, a, n: a[0] + n[1])
+    assert world.reward is not None
+    at = jnp.ones(2, jnp.float32)
+    assert float(world.reward(at, jnp.array([0.5], jnp.float32), at)) == 4.0
+    with pytest.raises(InputError, match="reward must give one float32 number"):
+        adapter.world(Line(), reward=lambda o, a, n: n)
+
+
+def test_other_things_are_no_environments() -> None:
+    with pytest.raises(InputError, match="but this is a int"):
+        adapter.world(3)
+    with pytest.raises(InputError, match="horizon must be at least 1"):
+        adapter.world(Line(), horizon=0)

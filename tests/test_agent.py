@@ -1,0 +1,223 @@
+"""`ubex.Agent`: learn, predict, save, load, as people know it, and a clear line for what does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import ubex
+from ubex.agent import listed
+from ubex.callbacks import Checkpoint, Evaluate, Info
+from ubex.deep.agents import opinion
+
+TINY: dict[str, Any] = {
+    "num_models": 2,
+    "updates_per_step": 1,
+    "initial_steps": 20,
+    "batch_size": 4,
+    "critic_hidden": (4,),
+    "actor_hidden": (4,),
+    "model_hidden": (4,),
+}
+
+
+class Slide(gymnasium.Env[Any, Any]):
+    """A point that moves by its action; episodes of eight steps. It breaks at step `broken` of all."""
+
+    def __init__(self, broken: int = -1) -> None:
+        self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+        self.action_space = spaces.Box(-3.0, 3.0, (1,), np.float32)
+        self.broken, self.steps = broken, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.at, self.time = self.np_random.normal(size=2), 0
+        return self.at, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self.steps == self.broken:
+            raise OSError("cable")
+        self.steps, self.time = self.steps + 1, self.time + 1
+        self.at = self.at + np.array([0.1 * float(action[0]), 0.0])
+        return self.at, -(float(self.at[0]) ** 2), False, self.time == 8, {}
+
+
+def sac(env: Any = None, **settings: Any) -> ubex.Agent:
+    return ubex.Agent("sac", env or Slide(), **{**TINY, **settings})
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[ubex.Agent, list[Info]]:
+    agent, seen = sac(), list[Info]()
+    evaluate = Evaluate(every=16, episodes=1, then=lambda info: seen.append(info))
+    assert agent.learn(32, [lambda info: seen.append(info), evaluate]) is agent
+    return agent, seen
+
+
+def test_callbacks_see_episodes_and_evaluations(trained: tuple[ubex.Agent, list[Info]]) -> None:
+    agent, seen = trained
+    assert [(info.kind, info.step, info.episode) for info in seen] == [
+        ("episode", 8, 0),
+        ("episode", 16, 1),
+        ("evaluation", 16, 1),
+        ("episode", 24, 2),
+        ("episode", 32, 3),
+        ("evaluation", 32, 3),
+    ]
+    assert seen[0].agent is agent
+    assert seen[0].losses == {}
+    assert {"critic_loss", "actor_loss", "alpha"} <= set(seen[-1].losses)
+    assert (agent.steps, agent.episodes) == (32, 4)
+    assert repr(agent) == "Agent('sac', 'Slide', steps=32, episodes=4)"
+    assert min(agent.spent) > 0.0
+
+
+def test_a_callback_stops_the_run(trained: tuple[ubex.Agent, list[Info]]) -> None:
+    assert sac().learn(32, lambda info: info.step < 16).steps == 16
+
+
+def test_predictions_are_actions(trained: tuple[ubex.Agent, list[Info]]) -> None:
+    agent, _ = trained
+    one, state = agent.predict([0.5, -0.5])
+    batch, _ = agent.predict(np.array([[0.5, -0.5], [0.0, 1.0], [0.0, 0.0]]))
+    assert state is None
+    assert one.shape == (1,)
+    assert batch.shape == (3, 1)
+    assert one.dtype == np.float32
+    np.testing.assert_allclose(batch[0], one, rtol=1e-5)
+    assert agent.env.action_space.contains(one)
+    drawn = [float(agent.predict([0.5, -0.5], deterministic=False)[0][0]) for _ in range(3)]
+    assert len(set(drawn)) == 3
+
+
+def test_a_saved_agent_is_the_same_agent(trained: tuple[ubex.Agent, list[Info]], tmp_path: Path) -> None:
+    agent, _ = trained
+    file = agent.save(tmp_path / "deep" / "agent.ubex")
+    again = ubex.Agent.load(file)
+    assert (again.steps, again.episodes, again.config, again.env) == (32, 4, agent.config, None)
+    np.testing.assert_array_equal(again.predict([0.5, -0.5])[0], agent.predict([0.5, -0.5])[0])
+    with pytest.raises(ubex.InputError, match=r"no environment: give Slide to Agent\.load\(path, env=\.\.\.\)"):
+        again.learn(1)
+    ubex.Agent.load(file, Slide()).save(file)
+    assert ubex.Agent.load(file, Slide()).learn(8).steps == 40
+    with pytest.raises(
+        ubex.InputError, match=r"lowest action of this agent is \[-3.0\], but that of Pendulum-v1 is \[-2.0\]|size"
+    ):
+        ubex.Agent.load(file, "Pendulum-v1")
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(ubex.InputError, match="not a sound file"):
+        ubex.Agent.load(file)
+    with pytest.raises(ubex.InputError, match="there is no file"):
+        ubex.Agent.load(tmp_path / "nothing")
+
+
+def test_a_broken_environment_costs_no_learning(tmp_path: Path) -> None:
+    file = tmp_path / "kept.ubex"
+    agent = sac(Slide(broken=27))
+    with pytest.raises(ubex.InputError, match="Slide failed at step 27: OSError: cable"):
+        agent.learn(32, Checkpoint(file))
+    assert agent.steps == ubex.Agent.load(file).steps == 27
+
+
+def test_values_have_a_deviation() -> None:
+    agent = ubex.Agent("exact-ube", "Pendulum-v1", preset="laptop", critic_hidden=(8,))
+    assert agent.config.num_models == 3
+    mean, deviation = agent.value([1.0, 0.0, 0.0], [2.0])
+    assert isinstance(mean, float)
+    assert isinstance(deviation, float)
+    assert deviation > 0.0
+    inside = (jnp.array([[1.0, 0.0, 0.0]], jnp.float32), jnp.array([[1.0]], jnp.float32))  # torques go to 2, networks to 1
+    held = opinion(agent.config, agent.state.agent.critics, agent.state.agent.unet, *inside)
+    np.testing.assert_allclose((mean, deviation), (held.mean[0], jnp.sqrt(held.variance[0])), rtol=1e-5)
+    means, _ = agent.value([[1.0, 0.0, 0.0]] * 2, [[2.0], [-2.0]])
+    np.testing.assert_allclose(np.asarray(means)[0], mean, rtol=1e-5)
+    assert np.isnan(ubex.Agent("sac", "Pendulum-v1", **TINY).value([1.0, 0.0, 0.0], [2.0])[1])
+    assert ubex.Agent("sac", "sparse-pendulum", **TINY).predict([1.0, 0.0, 0.0])[0].shape == (1,)
+
+
+def test_an_environment_by_name_is_made_again(tmp_path: Path) -> None:
+    agent = ubex.Agent("sac", "Pendulum-v1", **TINY, env_args={"g": 5.0})
+    again = ubex.Agent.load(agent.save(tmp_path / "a"))
+    again._need_env()
+    assert again.env.unwrapped.g == 5.0
+    functions: dict[str, Any] = {"termination": lambda o, a, n: n[0] > 3.0, "reward": lambda o, a, n: -(n[0] ** 2)}
+    ends = ubex.Agent("sac", Slide(), **TINY, **functions)
+    file = ends.save(tmp_path / "b")
+    with pytest.raises(ubex.InputError, match="learned with a function `termination` and `reward`, which files do not hold"):
+        ubex.Agent.load(file, Slide()).learn(1)
+    assert ubex.Agent.load(file, Slide(), **functions).learn(1).steps == 1
+    with pytest.raises(ubex.InputError, match=r"did not learn with a function `reward` \(learned\)"):
+        ubex.Agent.load(agent.save(tmp_path / "c"), reward=functions["reward"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "message"),
+    [
+        (("magic", "Pendulum-v1"), {}, "unknown method 'magic'; choose from: exact-ube"),
+        (("sac", "Pendulum-v1"), {"gane": 1.0}, "unknown setting 'gane'; choose from: num_models, gain"),
+        (("sac", "Pendulum-v1"), {"preset": "desk"}, "unknown preset 'desk'; choose from: paper, laptop"),
+        (
+            ("sac", "CartPole-v1"),
+            {},
+            r"bounded 1-D Box of real-valued actions, but the actions of CartPole-v1 are Discrete\(2\)",
+        ),
+        (("sac", "FrozenLake-v1"), {}, "unknown method 'sac'; choose from: exact-ube"),
+        (("psrl", "deep-sea"), {"preset": "laptop"}, "preset is for deep agents, but deep-sea is tabular"),
+        (("psrl", "deep-sea"), {"reward": max}, "reward is for deep agents, but deep-sea is tabular"),
+        (("sac", "Pendulum-v1"), {"termination": "never"}, "unknown termination 'never'; choose from: learned, none"),
+        (("sac", "Pendulum-v1"), {"reward": lambda o, a, n: n[0] > 0}, "reward must give one float32 number"),
+        (("sac", "No-v7"), {}, "unknown environment 'No-v7'"),
+        (("sac", Slide()), {"env_args": {"a": 1}}, "env_args go with an environment that is given by name"),
+        (("sac", 3), {}, "but this is a int"),
+    ],
+)
+def test_bad_agents(arguments: tuple[Any, ...], settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ubex.InputError, match=message):
+        ubex.Agent(*arguments, **settings)
+
+
+def test_bad_calls() -> None:
+    agent = sac()
+    for call, message in (
+        (lambda: agent.learn(0), "total_steps must be at least 1"),
+        (lambda: agent.learn(), "learn needs total_steps, or total_timesteps"),
+        (lambda: agent.learn(1, total_timesteps=1), "learn needs total_steps, or total_timesteps"),
+        (lambda: listed([print, 3]), "a callback must be a function of an Info, or a list of such, but it is a int"),
+        (lambda: agent.predict([1.0]), r"observation must have shape \(2,\) or \(batch, 2\)"),
+        (lambda: agent.predict([1.0, np.nan]), "observation has nan in it"),
+        (lambda: agent.value([[1.0, 0.0]], [1.0]), "observation and action must go together"),
+        (lambda: agent.evaluate(0), "episodes must be at least 1"),
+    ):
+        with pytest.raises(ubex.InputError, match=message):
+            call()  # type: ignore[no-untyped-call]
+
+
+def test_a_map_is_the_values_at_the_agents_actions(trained: tuple[ubex.Agent, list[Info]]) -> None:
+    agent, _ = trained
+    found = agent.uncertainty_map(points=3)
+    assert found.mean.shape == found.deviation.shape == (3, 3)
+    held = agent.state.data[:32, :2]
+    np.testing.assert_allclose(found.axes[0], np.linspace(held[:, 0].min(), held[:, 0].max(), 3), rtol=1e-5)
+    place = np.array([found.axes[0][2], found.axes[1][0]])
+    np.testing.assert_allclose(found.mean[0, 2], agent.value(place, agent.predict(place)[0])[0], rtol=1e-4)
+    grid = np.zeros((2, 4, 2))
+    assert agent.uncertainty_map(grid).mean.shape == (2, 4)
+    with pytest.raises(ubex.InputError, match=r"observations must have shape \(\.\.\., 2\)"):
+        agent.uncertainty_map(np.zeros((2, 3)))
+    with pytest.raises(ubex.InputError, match="axes must be two numbers below 2"):
+        agent.uncertainty_map(axes=(0, 2))
+    with pytest.raises(ubex.InputError, match="has seen none"):
+        sac().uncertainty_map()
+
+
+def test_the_same_agent_has_the_same_returns(trained: tuple[ubex.Agent, list[Info]]) -> None:
+    agent, _ = trained
+    np.testing.assert_array_equal(agent.evaluate(2), agent.evaluate(2))
+    assert (agent.evaluate(2) != agent.evaluate(2, seed=5)).all()
+    assert agent.learn(total_timesteps=3).steps == 35

@@ -1,0 +1,82 @@
+"""The ready callbacks, with a stand-in for the agent."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ubex.callbacks import Checkpoint, Evaluate, Info, Progress, StopOnReward
+from ubex.types import InputError
+
+
+class Actor:
+    """Saves nothing and returns what it was told to."""
+
+    def __init__(self, *returns: float) -> None:
+        self.saved: list[str] = []
+        self.returns = list(returns)
+
+    def save(self, path: Path) -> None:
+        self.saved.append(str(path))
+
+    def evaluate(self, episodes: int, env: Any = None) -> Any:
+        return np.array([self.returns.pop(0)] * episodes)
+
+
+def info(agent: Any, step: int, reward: float = 0.0) -> Info:
+    return Info(agent, "episode", step, 1000, step // 10, reward, 10, {})
+
+
+def test_checkpoints_come_every_so_many_steps() -> None:
+    agent, callback = Actor(), Checkpoint("a.ubex", every=100)
+    assert [(callback(info(agent, step)), len(agent.saved))[1] for step in (50, 120, 180, 220, 350)] == [0, 1, 1, 2, 3]
+
+
+def test_evaluations_keep_the_best_and_pass_on() -> None:
+    agent, seen = Actor(1.0, 3.0, 2.0), list[Info]()
+    callback = Evaluate(every=100, episodes=2, best="best.ubex", then=lambda one: seen.append(one))
+    for step in (50, 100, 200, 300):
+        assert callback(info(agent, step)) is None
+    assert callback.history == [(100, 1.0, 0.0), (200, 3.0, 0.0), (300, 2.0, 0.0)]
+    assert agent.saved == ["best.ubex"] * 2
+    assert [(one.kind, one.reward, one.length) for one in seen] == [("evaluation", x, 2) for x in (1.0, 3.0, 2.0)]
+    stopping = Evaluate(every=100, then=StopOnReward(2.0, 1))
+    agent = Actor(1.0, 2.0)
+    assert [stopping(info(agent, step)) for step in (100, 200)] == [True, False]
+
+
+def test_stopping_needs_enough_episodes() -> None:
+    callback = StopOnReward(2.0, episodes=2)
+    said = [callback(info(None, 0, reward)) for reward in (5.0, -2.0, 5.0, -0.5, 4.0, 0.0)]
+    assert said == [True, True, True, False, True, False]
+
+
+def test_progress_prints_lines() -> None:
+    file = io.StringIO()
+    callback = Progress(0.0, file)
+    callback(info(None, 10, 1.5))
+    callback(info(None, 20, 2.5))
+    first, second = file.getvalue().splitlines()
+    assert first == "step 10 of 1000, episode 1, return 1.5"
+    assert second.startswith("step 20 of 1000, episode 2, return 2.5, ")
+    quiet = Progress(1000.0, file)
+    quiet(info(None, 30))
+    quiet(info(None, 40))
+    assert len(file.getvalue().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Checkpoint("a", every=0), "every must be at least 1"),
+        (lambda: Evaluate(episodes=0), "episodes must be at least 1"),
+        (lambda: StopOnReward(1.0, 0), "episodes must be at least 1"),
+    ],
+)
+def test_bad_settings(make: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make()
