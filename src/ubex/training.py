@@ -138,11 +138,18 @@ def by_name(name: str, settings: Mapping[str, Any]) -> Any:
         return found
     import gymnasium
 
+    from ubex.envs.locomotion import LOCOMOTION
+
+    if name in LOCOMOTION:
+        return call(name, LOCOMOTION[name].make, settings)
     try:
         return gymnasium.make(name, **settings)
+    except gymnasium.error.DependencyNotInstalled as error:
+        extra = "pip install 'ubex[mujoco]'" if "mujoco" in str(error).lower() else str(error).splitlines()[0]
+        raise InputError(f"{name} needs a package that is not installed: {extra}") from None
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
-        choices = ", ".join(ENVS)
+        choices = ", ".join((*ENVS, *LOCOMOTION))
         raise InputError(
             f"unknown environment {name!r}: {reason}; a Gymnasium id, module:Class, or one of: {choices}"
         ) from None

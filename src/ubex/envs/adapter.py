@@ -115,11 +115,12 @@ def world(env: Any, horizon: int | None = None, terminates: Any = None) -> World
     """An environment after every check. `terminates` is a JAX function of (observation, action in its bounds, next
     observation); None means never.
 
-    Environments of this package know their own termination.
+    Environments of this package know their own termination, unless something is wrapped around them.
     """
     from gymnasium import spaces  # here, because the rest of ubex works without it
 
     from ubex.envs.gymnasium import GymContinuous
+    from ubex.envs.locomotion import Body
 
     own_name = env.name if isinstance(env, ContinuousEnv) else type(env).__name__
     if isinstance(env, TabularEnv):
@@ -142,6 +143,8 @@ def world(env: Any, horizon: int | None = None, terminates: Any = None) -> World
         checks.whole("horizon", horizon, 1)
     size = int(seen.shape[0])
     own = getattr(env, "unwrapped", env)
+    if terminates is None and isinstance(env, Body):
+        terminates = env.terminates
     if terminates is not None:
         _check_terminates(terminates, size, len(low))
         inside = in_bounds(terminates, tuple(low.tolist()), tuple(high.tolist()))
