@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, UInt8
 
 from ubex.types import InputError
 
+STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 EPISODE = 1000
 """Steps of an episode, in both physics."""
 HEIGHT, PITCH = 0, 7
@@ -117,29 +118,28 @@ HOW_TO_DRAW = "Without a screen MuJoCo needs the variable MUJOCO_GL=egl and the 
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Drops what C code writes to standard output meanwhile: PyBullet prints when it is imported, connects and loads.
+def quiet(*files: int) -> Iterator[None]:
+    """Drops what C code writes to standard output, or to these file descriptors, meanwhile.
 
-    C keeps what it prints in a buffer of its own, so that is emptied before standard output is given back.
+    PyBullet prints when it is imported, connects and loads. C keeps what it prints in a buffer of its own, so that is emptied
+    before the file is given back.
     """
     libc = ctypes.CDLL(None)
-    with contextlib.suppress(AttributeError, OSError, ValueError):
-        sys.stdout.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            stream.flush()
     libc.fflush(None)
-    try:
-        saved = os.dup(1)
-    except OSError:  # there is no standard output to keep clean
+    with contextlib.ExitStack() as restored:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        restored.callback(os.close, nowhere)
+        for file in files or (STANDARD_OUTPUT,):
+            with contextlib.suppress(OSError):  # a file that is closed needs no care
+                saved = os.dup(file)
+                restored.callback(os.close, saved)
+                restored.callback(os.dup2, saved, file)
+                os.dup2(nowhere, file)
+        restored.callback(libc.fflush, None)
         yield
-        return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 1)
-        yield
-    finally:
-        libc.fflush(None)
-        os.dup2(saved, 1)
-        os.close(saved)
-        os.close(nowhere)
 
 
 def missing(name: str, extra: str, error: ImportError) -> InputError:
@@ -150,8 +150,8 @@ def missing(name: str, extra: str, error: ImportError) -> InputError:
 def in_pybullet(name: str, gymnasium_id: str, left_out: int, terminates: Terminates, render_mode: str | None = None) -> Body:
     """A task of `pybullet_envs_gymnasium` without its feet contacts."""
     try:
-        with quiet():
-            import pybullet_envs_gymnasium  # noqa: F401
+        with quiet(STANDARD_OUTPUT, STANDARD_ERROR):
+            import pybullet_envs_gymnasium.gym_locomotion_envs  # noqa: F401  (this one imports PyBullet itself)
     except ImportError as error:
         raise missing(name, "pybullet", error) from None
     with quiet():

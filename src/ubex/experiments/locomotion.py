@@ -45,10 +45,7 @@ PAPER: Mapping[str, Any] = {
 SMALL: Mapping[str, Any] = {
     **LAPTOP,
     **{name: PAPER[name] for name in ("retrain_every", "retain", "rollout_length", "regularisation", "model_scale")},
-    "actor_hidden": (64, 64),
-    "model_hidden": (128, 128),
-    "critic_hidden": (128, 128),
-    "batch_size": 128,
+    "model_hidden": (64, 64),
     "rollouts_per_step": 40,
     "max_epochs": 5,
 }
