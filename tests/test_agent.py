@@ -15,7 +15,6 @@ import ubex
 from ubex.agent import listed
 from ubex.callbacks import Checkpoint, Evaluate, Info
 from ubex.deep.agents import opinion
-from ubex.envs.adapter import World
 
 TINY: dict[str, Any] = {
     "num_models": 2,
@@ -145,13 +144,16 @@ def test_values_have_a_deviation() -> None:
 def test_an_environment_by_name_is_made_again(tmp_path: Path) -> None:
     agent = ubex.Agent("sac", "Pendulum-v1", **TINY, env_args={"g": 5.0})
     again = ubex.Agent.load(agent.save(tmp_path / "a"))
-    world: World = again._need_world()
-    assert world.env.unwrapped.g == 5.0
-    ends = ubex.Agent("sac", Slide(), **TINY, terminates=lambda o, a, n: n[0] > 3.0)
+    again._need_env()
+    assert again.env.unwrapped.g == 5.0
+    functions: dict[str, Any] = {"termination": lambda o, a, n: n[0] > 3.0, "reward": lambda o, a, n: -(n[0] ** 2)}
+    ends = ubex.Agent("sac", Slide(), **TINY, **functions)
     file = ends.save(tmp_path / "b")
-    with pytest.raises(ubex.InputError, match="learned with a function `terminates`"):
+    with pytest.raises(ubex.InputError, match="learned with a function `termination` and `reward`, which files do not hold"):
         ubex.Agent.load(file, Slide()).learn(1)
-    assert ubex.Agent.load(file, Slide(), terminates=lambda o, a, n: n[0] > 3.0)._lacks is False
+    assert ubex.Agent.load(file, Slide(), **functions).learn(1).steps == 1
+    with pytest.raises(ubex.InputError, match=r"did not learn with a function `reward` \(learned\)"):
+        ubex.Agent.load(agent.save(tmp_path / "c"), reward=functions["reward"])
 
 
 @pytest.mark.parametrize(
@@ -165,8 +167,11 @@ def test_an_environment_by_name_is_made_again(tmp_path: Path) -> None:
             {},
             r"bounded 1-D Box of real-valued actions, but the actions of CartPole-v1 are Discrete\(2\)",
         ),
-        (("sac", "FrozenLake-v1"), {}, "`ubex.train` is for Discrete ones"),
-        (("sac", "deep-sea"), {}, "deep-sea is tabular: `ubex.train` is for these"),
+        (("sac", "FrozenLake-v1"), {}, "unknown method 'sac'; choose from: exact-ube"),
+        (("psrl", "deep-sea"), {"preset": "laptop"}, "preset is for deep agents, but deep-sea is tabular"),
+        (("psrl", "deep-sea"), {"reward": max}, "reward is for deep agents, but deep-sea is tabular"),
+        (("sac", "Pendulum-v1"), {"termination": "never"}, "unknown termination 'never'; choose from: learned, none"),
+        (("sac", "Pendulum-v1"), {"reward": lambda o, a, n: n[0] > 0}, "reward must give one float32 number"),
         (("sac", "No-v7"), {}, "unknown environment 'No-v7'"),
         (("sac", Slide()), {"env_args": {"a": 1}}, "env_args go with an environment that is given by name"),
         (("sac", 3), {}, "but this is a int"),
@@ -181,6 +186,8 @@ def test_bad_calls() -> None:
     agent = sac()
     for call, message in (
         (lambda: agent.learn(0), "total_steps must be at least 1"),
+        (lambda: agent.learn(), "learn needs total_steps, or total_timesteps"),
+        (lambda: agent.learn(1, total_timesteps=1), "learn needs total_steps, or total_timesteps"),
         (lambda: listed([print, 3]), "a callback must be a function of an Info, or a list of such, but it is a int"),
         (lambda: agent.predict([1.0]), r"observation must have shape \(2,\) or \(batch, 2\)"),
         (lambda: agent.predict([1.0, np.nan]), "observation has nan in it"),
@@ -189,3 +196,28 @@ def test_bad_calls() -> None:
     ):
         with pytest.raises(ubex.InputError, match=message):
             call()  # type: ignore[no-untyped-call]
+
+
+def test_a_map_is_the_values_at_the_agents_actions(trained: tuple[ubex.Agent, list[Info]]) -> None:
+    agent, _ = trained
+    found = agent.uncertainty_map(points=3)
+    assert found.mean.shape == found.deviation.shape == (3, 3)
+    held = agent.state.data[:32, :2]
+    np.testing.assert_allclose(found.axes[0], np.linspace(held[:, 0].min(), held[:, 0].max(), 3), rtol=1e-5)
+    place = np.array([found.axes[0][2], found.axes[1][0]])
+    np.testing.assert_allclose(found.mean[0, 2], agent.value(place, agent.predict(place)[0])[0], rtol=1e-4)
+    grid = np.zeros((2, 4, 2))
+    assert agent.uncertainty_map(grid).mean.shape == (2, 4)
+    with pytest.raises(ubex.InputError, match=r"observations must have shape \(\.\.\., 2\)"):
+        agent.uncertainty_map(np.zeros((2, 3)))
+    with pytest.raises(ubex.InputError, match="axes must be two numbers below 2"):
+        agent.uncertainty_map(axes=(0, 2))
+    with pytest.raises(ubex.InputError, match="has seen none"):
+        sac().uncertainty_map()
+
+
+def test_the_same_agent_has_the_same_returns(trained: tuple[ubex.Agent, list[Info]]) -> None:
+    agent, _ = trained
+    np.testing.assert_array_equal(agent.evaluate(2), agent.evaluate(2))
+    assert (agent.evaluate(2) != agent.evaluate(2, seed=5)).all()
+    assert agent.learn(total_timesteps=3).steps == 35

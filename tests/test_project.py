@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,13 +73,23 @@ def test_readme_starts_with_the_two_commands_and_its_python_runs() -> None:
 
 
 def test_python_of_the_guides_runs() -> None:
-    pages = [(ROOT / "docs" / name).read_text() for name in ("exploration.md", "closed-form.md", "agents.md")]
+    pages = [
+        (ROOT / "docs" / name).read_text()
+        for name in ("exploration.md", "closed-form.md", "agents.md", "from-stable-baselines3.md")
+    ]
     blocks = [block for page in pages for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL)]
-    assert len(blocks) == 6
+    assert len(blocks) == 8
     for block in blocks:
         lines = [line for line in block.splitlines() if line.strip()]
         assert len(lines) < 10
         exec(compile(block, "exploration.md", "exec"), {})
+
+
+def test_importing_ubex_does_not_import_the_deep_side() -> None:
+    """Which takes as long as everything else; `ubex.Agent` imports it when one is made."""
+    code = "import sys, ubex; ubex.Agent; print([name for name in ('optax', 'equinox', 'ubex.deep') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_the_results_page_is_what_the_report_writes(tmp_path: Path) -> None:

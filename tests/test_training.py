@@ -158,3 +158,19 @@ def test_a_killed_run_goes_on_with_the_places_it_had(tmp_path: Path) -> None:
     assert resumed == whole
     assert CheckpointFolder(tmp_path / "b").notes() is not None
     assert jax.config.jax_enable_x64 is False
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "extra"),
+    [
+        ("HalfCheetah-v5", "MuJoCo is not installed, run `pip install gymnasium[mujoco]`", "mujoco"),
+        ("HalfCheetahBulletEnv-v0", "Environment `HalfCheetahBulletEnv` doesn't exist", "pybullet"),
+    ],
+)
+def test_a_missing_extra_is_named(name: str, reason: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str, **settings: Any) -> Any:
+        raise gymnasium.error.DependencyNotInstalled(reason)
+
+    monkeypatch.setattr(gymnasium, "make", missing)
+    with pytest.raises(ubex.InputError, match=rf"{name} needs an extra that is not installed: pip install 'ubex\[{extra}\]'"):
+        training.by_name(name, {})

@@ -1,4 +1,4 @@
-"""Installs PyBullet, pinned by requirements-pybullet.lock, into .venv, and says how it goes: where there is no wheel, pip builds it.
+"""Installs PyBullet, as requirements-pybullet.lock pins it, into .venv; where there is no wheel, pip builds it.
 
 A build takes about eight minutes on two idle cores; pip keeps the wheel in its cache, so the next one takes seconds.
 Standard library only.

@@ -27,6 +27,7 @@ from ubex.types import InputError
 
 T = TypeVar("T")
 
+VIDEO = "evaluation.gif"
 BAD_INPUT = 2
 FAILED = 1
 
@@ -187,15 +188,54 @@ def run_experiment(options: Any, words: list[str]) -> int:
 
 
 def train_command(arguments: list[str]) -> int:
-    """one agent on one environment: `ubex train --env module:Class --agent exact-ube`; --steps N for deep agents"""
+    """one agent on one environment: `ubex train --env module:Class --agent exact-ube`; --steps N if deep; --resume DIR"""
     from ubex.experiments.train import Train
     from ubex.experiments.train_deep import TrainDeep
 
+    if any(word.split("=")[0] == "--resume" for word in arguments):
+        return resume(arguments, {kind.name: kind for kind in (Train, TrainDeep)})
     deep = any(word.split("=")[0] == "--steps" for word in arguments)
     kind: type[Any] = TrainDeep if deep else Train
     options = parse(run_options(kind), arguments, "ubex train")
     options.experiment.make()  # a wrong environment is refused before anything is written
     return run_experiment(options, ["ubex", "train", *arguments])
+
+
+def resume(arguments: list[str], kinds: Mapping[str, type[Any]]) -> int:
+    """`ubex train --resume DIR`: the run in a folder goes on with the settings that it began with."""
+    from ubex.runs import runner
+    from ubex.runs.store import read_spec
+
+    options: Any = parse(
+        dataclasses.make_dataclass(
+            "ResumeOptions",
+            [
+                ("resume", Annotated[Path, tyro.conf.arg(help="Folder of the run; its settings are those it began with.")]),
+                ("report", Annotated[bool, tyro.conf.arg(help="End with the report page.")], dataclasses.field(default=True)),
+                ("how", Annotated[runner.Options, tyro.conf.arg(name="")], dataclasses.field(default_factory=runner.Options)),
+            ],
+        ),
+        arguments,
+        "ubex train",
+    )
+    spec = read_spec(options.resume)
+    if spec["experiment"] not in kinds:
+        raise InputError(f"{options.resume} holds the experiment {spec['experiment']}: `ubex run` continues it")
+    experiment = kinds[spec["experiment"]](**spec["settings"])
+    experiment.make()
+    settled = RunSettled(experiment, options.resume, options.report, options.how)
+    return run_experiment(settled, ["ubex", "train", *arguments])
+
+
+@dataclass(frozen=True)
+class RunSettled:
+    """What `run_experiment` needs of a run that was described before."""
+
+    experiment: Any
+    out: Path
+    report: bool
+    how: Any
+    smoke: bool = False
 
 
 @dataclass(frozen=True)
@@ -208,13 +248,15 @@ class EvaluateOptions:
     """Episodes of every agent."""
     seed: int | None = None
     """Seed of the environment."""
+    video: bool = False
+    """Leave the first episode of every agent as evaluation.gif next to its file."""
 
 
 def evaluate_command(arguments: list[str]) -> int:
-    """returns of trained deep agents with their mean actions: `ubex evaluate DIR --episodes 10`"""
+    """returns of trained deep agents with their mean actions: `ubex evaluate DIR --episodes 10 [--video]`"""
     from ubex.agent import Agent
     from ubex.experiments.train_deep import AGENT_FILE
-    from ubex.runs.store import ARTIFACTS
+    from ubex.runs.store import ARTIFACTS, write_atomically
 
     options = parse(EvaluateOptions, arguments, "ubex evaluate")
     target = options.target
@@ -223,9 +265,15 @@ def evaluate_command(arguments: list[str]) -> int:
         raise InputError(f"there is no trained agent in {target}: `ubex train --steps N --out {target}` leaves one")
     for file in files:
         agent = Agent.load(file)
-        returns = agent.evaluate(options.episodes, seed=options.seed)
         name = file.parent.name if file != target else file.name
+        if options.video:
+            returns, film = agent.film(options.episodes, options.seed)
+            write_atomically(file.with_name(VIDEO), film)
+        else:
+            returns = agent.evaluate(options.episodes, seed=options.seed)
         print(f"{name}: {agent!r}: mean {returns.mean():.6g}, sd {returns.std():.4g}, {options.episodes} episodes")
+        if options.video:
+            print(f"video: {file.with_name(VIDEO)}")
     return 0
 
 
@@ -292,11 +340,13 @@ def run_options(experiment: type[Any], changed: Mapping[str, Any] | None = None)
 
 
 def bench_command(arguments: list[str]) -> int:
-    """measured ratios: `ubex bench tabular|deep [--json]`"""
-    from ubex.bench import deep, tabular
+    """measured ratios: `ubex bench tabular|deep [--json]`; `deep --env ID`: shares of a step in any environment"""
+    from ubex.bench import deep, host, tabular
 
     suites: dict[str, type[Any]] = {"tabular": tabular.Tabular, "deep": deep.Deep}
     suite, rest = (arguments[0], arguments[1:]) if arguments and arguments[0] in suites else ("tabular", arguments)
+    if suite == "deep" and any(word.split("=")[0] == "--env" for word in rest):
+        suites["deep"] = host.Host  # the loop on the host, with somebody's environment
     if rest and not rest[0].startswith("-"):
         checks.one_of("bench", rest[0], suites)
     as_json, rest = "--json" in rest, [word for word in rest if word != "--json"]

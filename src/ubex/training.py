@@ -144,17 +144,24 @@ def by_name(name: str, settings: Mapping[str, Any]) -> Any:
         return call(name, LOCOMOTION[name].make, settings)
     try:
         return gymnasium.make(name, **settings)
-    except gymnasium.error.DependencyNotInstalled as error:
-        extra = "pip install 'ubex[mujoco]'" if "mujoco" in str(error).lower() else str(error).splitlines()[0]
-        raise InputError(f"{name} needs a package that is not installed: {extra}") from None
-    except (gymnasium.error.Error, ModuleNotFoundError) as error:
+    except (gymnasium.error.Error, ImportError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
+        if extra := missing_extra(name, reason):
+            raise InputError(f"{name} needs an extra that is not installed: pip install 'ubex[{extra}]' ({reason})") from None
+        if isinstance(error, gymnasium.error.DependencyNotInstalled):
+            raise InputError(f"{name} needs something that is not installed: {reason}") from None
         choices = ", ".join((*ENVS, *LOCOMOTION))
         raise InputError(
             f"unknown environment {name!r}: {reason}; a Gymnasium id, module:Class, or one of: {choices}"
         ) from None
     except TypeError as error:
         raise InputError(f"{name} does not take these env_args: {error}") from None
+
+
+def missing_extra(name: str, reason: str) -> str:
+    """The extra of ubex that an environment lacks, by its name and what Gymnasium says; empty where it is none of ours."""
+    words = f"{name} {reason}".lower()
+    return "pybullet" if "bullet" in words else "mujoco" if "mujoco" in words else ""
 
 
 def registered_form(thing: str) -> bool:

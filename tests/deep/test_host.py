@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import config, drifting
 
+from deep.tiny import config, drifting, never
 from ubex.deep import host, loop
 from ubex.deep.buffer import unpack
 from ubex.deep.config import DeepConfig
 from ubex.envs.adapter import Moved, World, world
+from ubex.envs.continuous import ContinuousEnv
 from ubex.runs import checkpoint
 from ubex.types import InputError
 
@@ -24,10 +26,10 @@ STEPS = 48
 
 
 class Breaking:
-    """The environment, which raises at some step."""
+    """The environment, which raises at some step, or gives a large reward from then on."""
 
-    def __init__(self, env: Any, step: int) -> None:
-        self.env, self.left = env, step
+    def __init__(self, env: Any, step: int, reward: float | None = None) -> None:
+        self.env, self.left, self.reward = env, step, reward
         self.observation_space, self.action_space = env.observation_space, env.action_space
 
     def reset(self, *, seed: int | None = None) -> Any:
@@ -35,9 +37,21 @@ class Breaking:
 
     def step(self, action: Any) -> Any:
         self.left -= 1
-        if self.left < 0:
+        if self.left < 0 and self.reward is None:
             raise OSError("cable")
-        return self.env.step(action)
+        observation, reward, *rest = self.env.step(action)
+        return observation, reward if self.left >= 0 or self.reward is None else self.reward, *rest
+
+
+@functools.lru_cache
+def shaken() -> ContinuousEnv:
+    """The drifting environment with noise in every step and a random start."""
+    calm = drifting()
+
+    def step(key: Any, state: Any, action: Any) -> Any:
+        return calm.step(key, state + 0.05 * jax.random.normal(key, (1,), jnp.float32), action)
+
+    return calm._replace(name="shaken", reset=lambda key: jax.random.normal(key, (1,), jnp.float32), step=step)
 
 
 def new(settings: DeepConfig, env: World | None = None) -> host.HostLoop:
@@ -65,6 +79,7 @@ def test_it_is_the_compiled_loop(finished: tuple[host.HostLoop, list[host.Episod
     seeds, buffers = loop.begin(settings, drifting(), keys, 2), loop.begin_buffers(settings, drifting(), 1)
     for index in range(2):
         seeds, buffers, _ = loop.advance(settings, drifting(), keys, seeds, buffers, index)
+    assert run.termination is None, "the environment knows where it ends"
     close(run.state.data, seeds.data[0])
     close((run.agent, run.dynamics), jax.tree.map(lambda x: x[0], (seeds.agent, seeds.dynamics)))
     assert [(episode.number, episode.step, episode.length) for episode in seen] == [(i, 10 * (i + 1), 10) for i in range(4)]
@@ -74,49 +89,98 @@ def test_it_is_the_compiled_loop(finished: tuple[host.HostLoop, list[host.Episod
     assert min(run.spent) > 0.0
 
 
-def test_it_goes_on_from_a_checkpoint(finished: tuple[host.HostLoop, list[host.Episode]], tmp_path: Path) -> None:
-    run, _ = finished
+def through_a_file(run: host.HostLoop, settings: DeepConfig, env: World) -> host.HostLoop:
+    """The run as another process finds it."""
     kept = checkpoint.pack(run.count, run.state, {})
-    _, state, _ = checkpoint.unpack(kept, host.begin(config(), jax.random.key(0), 1, 1, STEPS), tmp_path)
-    again = host.HostLoop(config(), world(drifting()), state)
-    again.run(6, go_on)  # ends within a segment
-    assert again.count == STEPS + 6
-    np.testing.assert_array_equal(again.data[:STEPS], run.data[:STEPS])
-    assert float(unpack(jnp.asarray(again.data), 1).observation[STEPS, 0]) == 1.0, "a new episode"
-    again.buffers = again.fitted = None  # as in a new process
+    like = host.begin(settings, jax.random.key(0), 1, 1, run.count, run.termination is not None)
+    return host.HostLoop(settings, env, checkpoint.unpack(kept, like, Path())[1])
+
+
+@pytest.mark.parametrize("method", ["exact-ube", "sac"])
+def test_a_run_that_was_stopped_goes_on_to_the_last_bit(method: str) -> None:
+    """It breaks within a segment and an episode, after the rounds of the step and before its transition."""
+    settings, whole = config(method=method), world(shaken())
+    start = host.begin(settings, KEY, 1, 1, 0, True)
+    straight = host.HostLoop(settings, whole, start)
+    straight.run(STEPS, go_on)
+    run = host.HostLoop(settings, whole._replace(env=Breaking(whole.env, 46)), start)
+    with pytest.raises(InputError, match="shaken failed at step 46: OSError: cable"):
+        run.run(STEPS, go_on)
+    assert (run.count, run.state.data.shape[0], run.elapsed) == (46, 46, 6)
+    again = through_a_file(run, settings, world(shaken()))
     again.run(2, go_on)
-    assert again.buffers is not None
     assert again.fitted is None, "within a segment the models are those of its start"
+    assert (again.termination is None, again._ends) == (method == "sac", None), "nothing ended, so nothing was learned of it"
+    for mine, whole_run in zip(jax.tree.leaves(again.state), jax.tree.leaves(straight.state), strict=True):
+        if not isinstance(mine, jax.Array) or not jnp.issubdtype(mine.dtype, jax.dtypes.prng_key):
+            np.testing.assert_array_equal(np.asarray(mine), np.asarray(whole_run))
 
 
-def test_sac_learns_from_its_transitions() -> None:
-    settings = config(method="sac")
+def test_an_episode_that_does_not_come_back_is_begun_anew(caplog: pytest.LogCaptureFixture) -> None:
+    settings, whole = config(method="sac"), world(drifting())
+    run = new(settings, whole)
+    run.run(13, go_on)
+    run.data[11, 0] += 0.1  # as if the environment had been somewhere else
+    with caplog.at_level("WARNING", "ubex"):
+        run.run(2, go_on)
+    assert "drifting does not give the same episode for the same seed and actions: going on at step 13" in caplog.text
+    assert (run.count, run.elapsed, run.begun) == (15, 2, 3)
+    assert float(run.data[13, 0]) == 1.0, "the start of an episode"
+
+
+def test_sac_is_the_compiled_loop() -> None:
+    settings, keys = config(method="sac"), KEY[None]
     run = new(settings)
     run.run(STEPS, lambda episode: episode.step < 20)
     assert run.count == 20, "watch stops it"
-    run.run(26, go_on)
+    run.run(STEPS - 20, go_on)
+    seeds, buffers = loop.begin(settings, drifting(), keys, 2), None
+    for index in range(2):
+        seeds, buffers, _ = loop.advance(settings, drifting(), keys, seeds, buffers, index)
+    close(run.data[:STEPS], seeds.data[0])
+    close(run.agent, jax.tree.map(lambda x: x[0], seeds.agent))
     np.testing.assert_array_equal(np.asarray(run._on_device), run.data)
-    batch = unpack(jnp.asarray(run.data[:46]), 1)
+    batch = unpack(jnp.asarray(run.data[:STEPS]), 1)
     np.testing.assert_allclose(batch.next_observation, batch.observation + 0.1 * 2.0 * batch.action, atol=1e-6)
-    untrained = host.begin(settings, KEY, 1, 1).agent
-    assert float(jnp.abs(run.agent.critics.weights[0] - untrained.critics.weights[0]).max()) > 0.0
 
+
+def test_a_loss_that_is_not_finite_costs_a_segment() -> None:
+    settings, whole = config(method="sac"), world(drifting())
+    run, sound = new(settings, whole._replace(env=Breaking(whole.env, 45, reward=1e30))), new(settings, whole)
+    message = "critic_loss is not finite at step 4[567]; the agent is kept as it was at step 44"
+    with pytest.raises(FloatingPointError, match=message):
+        run.run(STEPS, go_on)
+    assert (run.count, run.elapsed) == (44, 4)
+    sound._make_room(STEPS)
+    sound.run(44, go_on)
+    jax.tree.map(np.testing.assert_array_equal, run.state.agent, sound.state.agent)
+    run.world = whole
+    run.run(2, go_on)
+    assert run.count == 46
     run.agent = run.agent._replace(log_alpha=jnp.asarray(jnp.nan, jnp.float32))
-    with pytest.raises(FloatingPointError, match="critic_loss and actor_loss is not finite at step 46"):
+    with pytest.raises(FloatingPointError, match="a weight is not finite at step 46"):
         run.run(2, go_on)
 
 
-def test_what_was_learned_before_an_error_is_kept() -> None:
-    settings = config(method="sac")
-    whole = world(drifting())
-    run = new(settings, whole._replace(env=Breaking(whole.env, 43)))
-    with pytest.raises(InputError, match="drifting failed at step 43: OSError: cable"):
-        run.run(STEPS, go_on)
-    assert run.count == 43
-    assert run.state.data.shape[0] == 43
-    run.world = whole
-    run.run(3, go_on)
-    assert run.count == 46
+def test_terminations_are_learned_and_rewards_may_be_known() -> None:
+    """The models' rollouts end where the classifier says, and hold the reward that was given."""
+    settings = config(method="mbpo", rollouts_per_step=50, updates_per_step=1)
+    env = world(drifting(), reward=lambda o, a, n: 7.0 + 0.0 * n[0])._replace(terminates=never)
+    run = host.HostLoop(settings, env, host.begin(settings, KEY, 1, 1, 0, True))
+    run._make_room(STEPS)
+    run.run(40, go_on)
+    run.data[:40, -1] = run.data[:40, 3] > np.median(run.data[:40, 3])
+    run.run(1, go_on)
+    assert run._ends is not None
+    assert run.buffers is not None
+    rows = np.asarray(run.buffers.rows)[0, 0, : int(run.buffers.counts[0, 0])]
+    assert set(rows[:, 2].tolist()) == {7.0}
+    assert 0.2 < rows[:, -1].mean() < 0.8
+    above, below = rows[rows[:, -1] > 0.5, 3], rows[rows[:, -1] < 0.5, 3]
+    assert above.mean() > below.mean()
+    again = through_a_file(run, settings, env)
+    again.run(1, go_on)
+    np.testing.assert_array_equal(again.buffers.rows, run.buffers.rows)
 
 
 def test_a_termination_is_kept_and_a_time_limit_is_not() -> None:

@@ -40,6 +40,15 @@ def test_a_consistent_rollout_is_the_closed_form_of_its_own_model() -> None:
     assert bool(jnp.all(made.valid))
 
 
+def test_a_known_reward_takes_the_place_of_the_predicted_one() -> None:
+    settings = config(rollout_length=2, **SURE)
+    models = linear_models([0.5, -0.5], [0.0, 0.0], [1.0, 2.0])
+    start = jnp.asarray([[[1.0]], [[3.0]]])
+    made = rollout.consistent(settings, KEY, models, POLICY, start, never, lambda o, a, n: 10.0 * n[0] - o[0])
+    batch = unpack(made.rows, 1)
+    np.testing.assert_allclose(batch.reward[:, :, 0], [[14.0, 21.0], [12.0, 6.0]], rtol=1e-4)
+
+
 def test_randomised_rollouts_use_all_models_alike_and_change_them() -> None:
     settings = config(rollout_length=6, num_models=3, **SURE)
     models = linear_models([0.0] * 3, [0.0] * 3, [1.0, 2.0, 3.0])

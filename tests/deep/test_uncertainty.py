@@ -192,3 +192,12 @@ def test_the_target_and_the_penalty_are_those_of_the_page() -> None:
     unet = MLP((jnp.zeros((2, 1)),), (jnp.asarray([-1.0]),), jnp.tanh)
     expected = (3.0 - np.log1p(np.exp(-1.0)) - 0.1) ** 2 + 5.0 * 1.1**2
     assert float(uncertainty.loss(settings, unet, batch, jnp.asarray([3.0]))) == pytest.approx(expected, rel=1e-5)
+
+
+def test_models_differ_in_a_known_reward_as_far_as_they_differ_in_the_next_state() -> None:
+    settings = config(num_models=2, batch_size=2, **SURE)
+    models, critics = linear_models([0.0, 1.0], [0.0] * 2, [5.0, 9.0]), linear_critics([0.0] * 2, [0.0] * 2, [0.0] * 2)
+    known = (noise_of(settings), models, critics, constant_policy(0.0, 0.0), batch_at([1.0, 2.0]), never)
+    seen = uncertainty.local(settings, *known, lambda observation, action, after: 3.0 * after[0])
+    np.testing.assert_allclose(seen.reward_variance, [4.5, 18.0], rtol=1e-4)  # of 3 and 6, and of 6 and 12, with N - 1
+    np.testing.assert_allclose(uncertainty.local(settings, *known).reward_variance, 8.0, rtol=1e-4)

@@ -107,9 +107,9 @@ def test_an_endless_episode_needs_a_horizon() -> None:
     ("change", "message"),
     [
         ({"observation_space": spaces.Discrete(3)}, r"support a 1-D Box .* observations of Line are Discrete\(3\)"),
-        ({"observation_space": spaces.Box(0, 255, (8, 8, 3), np.uint8)}, "observations of Line are Box"),
-        ({"observation_space": spaces.Dict({"a": spaces.Discrete(2)})}, "observations of Line are Dict"),
-        ({"action_space": spaces.Discrete(2)}, r"actions of Line are Discrete\(2\)"),
+        ({"observation_space": spaces.Box(0, 255, (8, 8, 3), np.uint8)}, "observations of Line are Box.*FlattenObservation"),
+        ({"observation_space": spaces.Dict({"a": spaces.Discrete(2)})}, "observations of Line are Dict.*FlattenObservation"),
+        ({"action_space": spaces.Discrete(2)}, r"actions of Line are Discrete\(2\); tabular agents support Discrete"),
         ({"action_space": spaces.Box(-np.inf, np.inf, (1,))}, "give them finite bounds"),
         ({"action_space": spaces.Box(0, 5, (1,), np.int64)}, "actions of Line are Box"),
     ],
@@ -145,6 +145,15 @@ def test_terminates_sees_actions_in_the_bounds() -> None:
 def test_bad_terminates(terminates: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         adapter.world(Line(), terminates=terminates)
+
+
+def test_a_known_reward_sees_actions_in_the_bounds() -> None:
+    world = adapter.world(Line(), reward=lambda o, a, n: a[0] + n[1])
+    assert world.reward is not None
+    at = jnp.ones(2, jnp.float32)
+    assert float(world.reward(at, jnp.array([0.5], jnp.float32), at)) == 4.0
+    with pytest.raises(InputError, match="reward must give one float32 number"):
+        adapter.world(Line(), reward=lambda o, a, n: n)
 
 
 def test_other_things_are_no_environments() -> None:

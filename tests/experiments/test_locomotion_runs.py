@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from ubex import Agent, cli
-from ubex.experiments.locomotion import FILM, MARKS, Locomotion, LocomotionMujoco, film, last_mean, summed_up
+from ubex.experiments.locomotion import FILM, MARKS, Locomotion, LocomotionMujoco, last_mean, summed_up
 from ubex.experiments.spec import Curve, Outcome
 from ubex.experiments.train_deep import AGENT_FILE
 from ubex.runs import metrics
@@ -109,6 +109,6 @@ def test_a_run_in_mujoco_is_stopped_goes_on_and_leaves_an_agent_and_a_film(tmp_p
     assert (tmp_path / "seed-0" / FILM).read_bytes()[:6] == b"GIF89a"
     agent = Agent.load(tmp_path / "seed-0" / AGENT_FILE)
     assert agent.steps == 60
-    total, again = film(agent, "mujoco-walker2d", 0, 10)
+    returns, again = agent.film(1, 0)
     assert again == (tmp_path / "seed-0" / FILM).read_bytes()
-    assert total == pytest.approx(agent.evaluate(1, seed=0)[0])
+    assert returns == pytest.approx(agent.evaluate(1, seed=0))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import ubex
 from ubex import cli
-from ubex.experiments.spec import Outcome
+from ubex.experiments.spec import Outcome, SeedError
 from ubex.experiments.train_deep import AGENT_FILE, TrainDeep, curve
 from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.jobs import JobContext
@@ -38,6 +42,10 @@ def test_a_run_is_stopped_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixt
     found = TASK.run(cell, [0], JobContext(CheckpointFolder(tmp_path / "c"), lambda *_: None, out))[0]
     assert isinstance(found, Outcome)
     assert found.scalars["times_resumed"] == 1.0
+    straight = TASK.run(cell, [0], JobContext(CheckpointFolder(tmp_path / "d"), lambda *_: None))[0]
+    assert isinstance(straight, Outcome)
+    assert found.curves["return"] == straight.curves["return"], "as if it had not been stopped"
+    assert found.scalars["final_evaluation"] == straight.scalars["final_evaluation"]
     assert list(found.curves["return"].index) == [20, 40, 60]
     assert list(found.curves["evaluation"].index) == [40, 60]
 
@@ -48,6 +56,70 @@ def test_a_run_is_stopped_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixt
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("seed-0: Agent('sac', 'Pendulum-v1', steps=60, episodes=3): mean -")
     assert first.split(": ", 1)[1] == second.split(": ", 1)[1]
+
+
+BROKEN = """
+import gymnasium, numpy as np
+from gymnasium import spaces
+
+class Broken(gymnasium.Env):
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+    observation_space = spaces.Box(-9.0, 9.0, (3,), np.float32)
+    action_space = spaces.Box(-2.0, 2.0, (1,), np.float32)
+    def __init__(self, at=35, reward=0.0, render_mode=None):
+        self.at, self.reward, self.render_mode = at, reward, render_mode
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps, self.state = 0, self.np_random.normal(size=3).astype(np.float32)
+        return self.state, {}
+    def step(self, action):
+        self.steps += 1
+        if self.steps == self.at:
+            raise OSError("cable")
+        return self.state, self.reward if self.steps > 20 else 0.0, False, False, {}
+    def render(self):
+        return np.full((8, 8, 3), 30 * self.steps % 256, np.uint8)
+"""
+
+
+def test_what_breaks_leaves_a_checkpoint_and_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fragile.py").write_text(BROKEN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(TrainDeep, "mode", "inline")
+    words = ["--env", "fragile:Broken", "--agent", "sac", "--steps", "60", "--settings", SMALL, "--horizon", "50"]
+    assert cli.run(["train", *words, "--evaluation-episodes", "1", "--no-report", "--out", "a"]) == 1
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert "seed 0: Broken failed at step 34: OSError: cable; there is a checkpoint of step 34" in said
+    assert "Traceback" not in said
+    assert len(list(Path("a").glob("cells/*/checkpoints-0/*34.ckpt"))) == 1
+    assert cli.run(["train", "--resume", "a", "--no-report"]) == 1
+    assert "failed at step 34" in " ".join("".join(capsys.readouterr()).split())
+
+    task = TrainDeep(env="fragile:Broken", agent="sac", steps=60, settings=SMALL, horizon=50, env_args='{"reward": 1e30}')
+    found = task.run(task.cells()[0], [0], JobContext(CheckpointFolder(tmp_path / "b"), lambda *_: None))[0]
+    assert isinstance(found, SeedError)
+    assert re.search(r"seed 0: critic_loss is not finite at step 2\d; .* kept as it was at step 20; .* checkpoint", found.error)
+    assert (CheckpointFolder(tmp_path / "b").notes() or {})["rows"] == 20
+
+    ubex.Agent("sac", "fragile:Broken", horizon=20, **json.loads(SMALL)).save("c/agent.ubex")
+    assert cli.run(["evaluate", "c/agent.ubex", "--episodes", "2", "--video"]) == 0
+    assert "video: c/evaluation.gif" in capsys.readouterr().out
+    with Image.open("c/evaluation.gif") as film:
+        assert film.n_frames > 5
+    assert cli.run(["train", "--resume", "c"]) == 2
+    assert "c is not a run folder" in capsys.readouterr().err
+
+
+def test_functions_come_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = dataclasses.replace(TASK, termination="jax.numpy:isnan", agent="ensemble-mean")
+    with pytest.raises(ubex.InputError, match="termination must be a JAX function"):
+        task.make()
+    assert dataclasses.replace(TASK, termination="none", agent="ensemble-mean").make().state.termination is None
+    assert dataclasses.replace(TASK, agent="ensemble-mean").make().state.termination is not None
+    assert dataclasses.replace(TASK, agent="ensemble-mean", env="sparse-pendulum").make().state.termination is None
 
 
 def test_a_curve_has_one_value_a_step() -> None:
@@ -64,7 +136,8 @@ def test_a_curve_has_one_value_a_step() -> None:
         (["--env", "Pendulum-v1", "--settings", "a=1"], "settings must be a JSON object"),
         (["--env", "Pendulum-v1", "--settings", '{"gane": 1}'], "unknown setting 'gane'"),
         (["--env", "Pendulum-v1", "--settings", '{"preset": "paper"}'], "preset is no setting of the agent"),
-        (["--env", "Pendulum-v1", "--terminates", "over"], "terminates must be module:function"),
+        (["--env", "Pendulum-v1", "--termination", "over"], "termination must be learned, none or module:function"),
+        (["--env", "Pendulum-v1", "--reward", "over"], "reward must be module:function"),
         (["--env", "Pendulum-v1", "--preset", "desk"], "unknown preset 'desk'"),
     ],
 )

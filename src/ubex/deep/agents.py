@@ -23,7 +23,7 @@ from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics
 from ubex.deep.networks import MLP, descend, polyak
-from ubex.deep.rollout import Terminates
+from ubex.deep.rollout import Reward, Terminates
 from ubex.keys import named
 from ubex.types import Key
 
@@ -160,7 +160,14 @@ def draw_noise(config: DeepConfig, key: Key, observation_size: int, action_size:
 
 
 def gradient_round(
-    config: DeepConfig, noise: Noise, agent: Agent, dynamics: Dynamics | None, shared: Batch, own: Batch, terminates: Terminates
+    config: DeepConfig,
+    noise: Noise,
+    agent: Agent,
+    dynamics: Dynamics | None,
+    shared: Batch,
+    own: Batch,
+    terminates: Terminates,
+    reward: Reward | None = None,
 ) -> tuple[Agent, Info]:
     """One update of everything.
 
@@ -174,7 +181,7 @@ def gradient_round(
     u_loss, local = nan, uncertainty.Local(nan, nan, nan, nan)
     if unet is not None and unet_target is not None:
         assert dynamics is not None
-        local = uncertainty.local(config, noise.local, dynamics, agent.critics, agent.actor, shared, terminates)
+        local = uncertainty.local(config, noise.local, dynamics, agent.critics, agent.actor, shared, terminates, reward)
         after = policy.sample(agent.actor, shared.next_observation, noise.unet).action
         later = uncertainty.variance(config, unet_target, shared.next_observation, after)
         goal = uncertainty.targets(config, local, shared, later)

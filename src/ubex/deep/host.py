@@ -1,14 +1,15 @@
 """The deep loop for environments that live on the host, one seed: the rounds of `loop.py`, driven from Python.
 
 While the environment makes a step, the device is already busy with the gradient rounds after it: agents with a model do not
-need the new transition for them. Randomness depends on the key and the number of the step alone, as in the compiled loop.
+need the new transition for them. `sac` does, and waits for it. Randomness depends on the key and on the numbers of the step and
+the episode alone, as in the compiled loop, so a run that was stopped goes on as if it had not been.
 
-Differs from the paper: `sac` learns from each transition one step later than in the compiled loop, for the same reason.
+An environment's own state is not saved, but made again: its episode began with a seed that is known, and the actions since are
+in the data. Where other observations or rewards come back, a new episode begins.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
 from collections.abc import Callable
@@ -17,15 +18,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
-from ubex.deep import agents, dynamics, loop
+from ubex.deep import agents, dynamics, programs, termination
 from ubex.deep.agents import Agent, Info
 from ubex.deep.buffer import ModelBuffer, empty, width
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, Fitted
 from ubex.deep.networks import MLP
-from ubex.deep.rollout import Terminates
+from ubex.deep.termination import Termination
 from ubex.envs.adapter import Moved, World
 from ubex.keys import named
 from ubex.types import Key
@@ -37,17 +38,29 @@ SEED_LIMIT = 2**31
 
 
 class HostState(NamedTuple):
-    """What a run carries on, and what a checkpoint holds: not the environment's own state, nor the models' rollouts."""
+    """What a run carries on, and what a checkpoint holds."""
 
     agent: Agent
     dynamics: Dynamics | None
     """None for agents without a model."""
+    termination: Termination | None
+    """None unless terminations are learned."""
+    actor: MLP | None
+    """The actor at the last training of the models, which made the rollouts: so they can be made again, and are not held."""
     data: Float[np.ndarray, "C D"]
     """All transitions so far, oldest first."""
+    pending: Float[np.ndarray, " A"]
+    """The action of the next step where its gradient rounds were made already, but the environment failed; else NaN."""
     step: int
     """Steps in the environment so far, which is the number of transitions."""
     episodes: int
     """Finished episodes."""
+    begun: int
+    """Episodes that were begun."""
+    elapsed: int
+    """Steps of the episode under way; 0 where there is none."""
+    capacity: int
+    """Transitions that programs are compiled for: draws depend on it."""
     key: Key
 
 
@@ -62,7 +75,7 @@ class Episode(NamedTuple):
     """Its return, undiscounted."""
     length: int
     info: Info | None
-    """The gradient rounds after its last step but one; None before training."""
+    """The last gradient rounds; None before training."""
 
 
 class Shares(NamedTuple):
@@ -74,110 +87,59 @@ class Shares(NamedTuple):
     rest: float
 
 
-def begin(config: DeepConfig, key: Key, observation_size: int, action_size: int, rows: int = 0) -> HostState:
-    """An untrained agent, with places for this many transitions."""
+def begin(
+    config: DeepConfig, key: Key, observation_size: int, action_size: int, rows: int = 0, learn_ends: bool = False
+) -> HostState:
+    """An untrained agent, with places for this many transitions; `learn_ends` for one that learns where episodes end."""
     sizes = (observation_size, action_size)
     agent = agents.init(config, named(key, "agent"), *sizes)
-    model = dynamics.init(config, named(key, "model"), *sizes) if config.model_based else None
-    return HostState(agent, model, np.zeros((rows, width(*sizes)), np.float32), 0, 0, key)
-
-
-@functools.partial(jax.jit, static_argnames="config")
-def _initial_keys(config: DeepConfig, key: Key) -> Shaped[PRNGKeyArray, " I"]:
-    return jax.random.split(jax.random.split(named(key, "initial"), 3)[0], config.initial_steps)
-
-
-_step_keys = functools.partial(jax.jit, static_argnames="config")(loop.step_keys)
-
-
-@functools.partial(jax.jit, static_argnames=("config", "action_size"))
-def _act(
-    config: DeepConfig,
-    keys: Shaped[PRNGKeyArray, " F"],
-    number: Int[Array, ""],
-    actor: MLP,
-    observation: Float[Array, " O"],
-    action_size: int,
-) -> Float[Array, " A"]:
-    with agents.precision(config):
-        return loop.act(jax.random.split(keys[number], 3)[0], actor, observation, action_size)
-
-
-@functools.partial(jax.jit, static_argnames=("config", "observation_size"))
-def _fit(
-    config: DeepConfig, key: Key, model: Dynamics, data: Float[Array, "C D"], index: Int[Array, ""], observation_size: int
-) -> tuple[Dynamics, Fitted]:
-    with agents.precision(config):
-        return loop.fit_one(config, key, model, data, index, observation_size)
-
-
-@functools.partial(jax.jit, static_argnames=("config", "observation_size", "terminates"), donate_argnames="buffers")
-def _imagine(
-    config: DeepConfig,
-    key: Key,
-    model: Dynamics,
-    actor: MLP,
-    buffers: ModelBuffer,
-    data: Float[Array, "C D"],
-    index: Int[Array, ""],
-    observation_size: int,
-    terminates: Terminates,
-) -> ModelBuffer:
-    with agents.precision(config):
-        return loop.imagine_one(config, key, model, actor, buffers, data, index, observation_size, terminates)
-
-
-@functools.partial(jax.jit, static_argnames=("config", "observation_size", "terminates"), donate_argnames="agent")
-def _rounds(
-    config: DeepConfig,
-    keys: Shaped[PRNGKeyArray, "F G 2"],
-    number: Int[Array, ""],
-    agent: Agent,
-    model: Dynamics | None,
-    buffers: ModelBuffer | None,
-    data: Float[Array, "C D"],
-    count: Int[Array, ""],
-    observation_size: int,
-    terminates: Terminates,
-) -> tuple[Agent, Info, Bool[Array, ""]]:
-    with agents.precision(config):
-        return loop.rounds(config, keys[number], agent, model, buffers, data, count, observation_size, terminates)
-
-
-@functools.partial(jax.jit, donate_argnames="data")
-def _append(data: Float[Array, "C D"], place: Int[Array, ""], row: Float[Array, " D"]) -> Float[Array, "C D"]:
-    return data.at[place].set(row)
+    modelled = config.model_based
+    model = dynamics.init(config, named(key, "model"), *sizes) if modelled else None
+    ends = termination.init(named(key, "termination"), *sizes) if modelled and learn_ends else None
+    data, none = np.zeros((rows, width(*sizes)), np.float32), np.full(action_size, np.nan, np.float32)
+    return HostState(agent, model, ends, agent.actor if modelled else None, data, none, 0, 0, 0, 0, 0, key)
 
 
 class HostLoop:
     """One run: the state, and what is made from it again when a run goes on. Its attributes change from step to step."""
 
     def __init__(self, config: DeepConfig, world: World, state: HostState) -> None:
-        """Goes on from a state; the environment begins a new episode, since its own state cannot be had."""
+        """Goes on from a state."""
         self.config, self.world = config, world
-        own: Agent = jax.tree.map(jnp.array, state.agent)  # rounds use their arguments up, and targets start as the same arrays
-        self.agent, self.dynamics = own, state.dynamics
-        self.data, self.count, self.episodes, self.key = state.data, state.step, state.episodes, state.key
+        self.data = state.data
+        self._take(state)
         self.buffers: ModelBuffer | None = None
         self.fitted: Fitted | None = None
         """How the last training of the models went."""
         self.spent = Shares(0.0, 0.0, 0.0)
         self._on_device = jnp.zeros((1, self.data.shape[1]), jnp.float32)  # the transitions, for agents that learn from them
         self._keys: tuple[int, Shaped[PRNGKeyArray, " F"], Shaped[PRNGKeyArray, "F G 2"] | None] | None = None
+        self._sound: HostState | None = None
+        self._ends: Termination | None = None
+
+    def _take(self, state: HostState) -> None:
+        """Everything but the data, of which only the number of rows counts."""
+        self.agent: Agent = programs.copied(state.agent)  # rounds use their arguments up, and targets start as the same arrays
+        self.dynamics, self.termination, self.actor = state.dynamics, state.termination, state.actor
+        self.pending = None if np.isnan(state.pending).any() else state.pending
+        self.count, self.episodes, self.begun, self.elapsed = state.step, state.episodes, state.begun, state.elapsed
+        self.capacity, self.key = state.capacity, state.key
+        self.buffers = None
         self._last: tuple[int, Info, Bool[Array, ""]] | None = None
 
     @property
     def state(self) -> HostState:
         """What a checkpoint holds."""
-        return HostState(self.agent, self.dynamics, self.data[: self.count], self.count, self.episodes, self.key)
+        pending = np.full(self.world.action_size, np.nan, np.float32) if self.pending is None else self.pending
+        learned = (self.agent, self.dynamics, self.termination, self.actor, self.data[: self.count], pending)
+        return HostState(*learned, self.count, self.episodes, self.begun, self.elapsed, self.capacity, self.key)
 
     def run(self, steps: int, watch: Callable[[Episode], bool]) -> None:
         """Makes this many steps; `watch` sees every finished episode and says whether to go on.
 
-        When something fails, everything up to the step before is kept and the loop can go on.
+        When the environment fails, everything up to the step before is kept and the loop can go on. At a loss that is not
+        finite, the loop goes back to the last training of the models, or the start of the run if that is later.
         """
-        if self.count > 0:
-            LOG.info("going on at step %d with a new episode: an environment's own state is not kept", self.count)
         began, before = time.perf_counter(), self.spent
         try:
             self._steps(self.count + steps, watch)
@@ -187,26 +149,35 @@ class HostLoop:
 
     def _steps(self, goal: int, watch: Callable[[Episode], bool]) -> None:
         self._make_room(goal)
-        seed = int(jax.random.bits(jax.random.fold_in(named(self.key, "environment"), self.count), dtype=jnp.uint32))
-        observation, total, length = self._reset(seed % SEED_LIMIT), 0.0, 0
+        self._sound = None
+        observation, total = self._resume() if self.elapsed else (self._reset(), 0.0)
         while self.count < goal:
             index, number = self._place()
-            training = index >= 0
-            if training and self.config.model_based:
+            training, early = index >= 0, self.config.model_based
+            if training and (number == 0 or self._sound is None):
+                self._secure()
+            if training and self.config.model_based and self.pending is None:
                 self._retrain(index, number)
-            action = self._choose(index, number, observation)
-            if training:
-                self._dispatch(number)
-            moved = self._move(action, length)
+            action = self.pending
+            if action is None:
+                action = self._choose(index, number, observation)
+                if training and early:
+                    self.pending = action
+                    self._dispatch(number, self.count)
+            moved = self._move(action)
             self._keep(observation, action, moved)
-            observation, total, length = moved.observation, total + moved.reward, length + 1
+            if training and not early:
+                self._dispatch(number, self.count - 1)
+            observation, total = moved.observation, total + moved.reward
             if moved.terminated or moved.truncated:
-                info = None if self._last is None else self._last[1]
+                length, self.elapsed = self.elapsed, 0
                 self.episodes += 1
+                self._check()
+                info = None if self._last is None else self._last[1]
                 if not watch(Episode(self.episodes - 1, self.count, total, length, info)):
                     break
                 if self.count < goal:
-                    observation, total, length = self._reset(None), 0.0, 0
+                    observation, total = self._reset(), 0.0
         self._check()
 
     def _place(self) -> tuple[int, int]:
@@ -215,24 +186,58 @@ class HostLoop:
         return divmod(self.count - first, self.config.retrain_every) if self.count >= first else (-1, self.count)
 
     def _make_room(self, rows: int) -> None:
-        """Programs are compiled for a capacity: it is fixed while a run lasts, and at least doubled by one that goes on."""
-        places, row = self.data.shape
-        if rows > places:
-            room = np.zeros((max(rows, 2 * places), row), np.float32)
+        """Programs are compiled for a capacity: it is fixed while a run lasts, and at least doubled by a longer one."""
+        if rows > self.capacity:
+            self.capacity = max(rows, 2 * self.capacity)
+        if self.data.shape[0] < self.capacity:
+            room = np.zeros((self.capacity, self.data.shape[1]), np.float32)
             room[: self.count] = self.data[: self.count]
             self.data = room
         if not self.config.model_based:
             self._on_device = jnp.array(self.data.copy())
 
-    def _reset(self, seed: int | None) -> Float[np.ndarray, " O"]:
+    def _seed(self) -> int:
+        """Of the episode under way."""
+        key = jax.random.fold_in(named(self.key, "environment"), self.begun - 1)
+        return int(jax.random.bits(key, dtype=jnp.uint32)) % SEED_LIMIT
+
+    def _reset(self) -> Float[np.ndarray, " O"]:
+        """A new episode."""
         start = time.perf_counter()
-        observation = self.world.reset(self.count, seed)
+        self.begun, self.elapsed, self.pending = self.begun + 1, 0, None
+        observation = self.world.reset(self.count, self._seed())
         self._add(environment=time.perf_counter() - start)
         return observation
 
-    def _move(self, action: Float[np.ndarray, " A"], length: int) -> Moved:
+    def _resume(self) -> tuple[Float[np.ndarray, " O"], float]:
+        """The observation and the return so far of the episode under way, or of a new one where it cannot be had again."""
         start = time.perf_counter()
-        moved = self.world.step(action, self.count, length)
+        first, size = self.count - self.elapsed, self.world.observation_size
+        acted, total = slice(size, size + self.world.action_size), 0.0
+        observation = self.world.reset(first, self._seed())
+        for number in range(first, self.count):
+            row = self.data[number]
+            if not np.array_equal(observation, row[:size]):
+                break  # before an action is made anew where nobody expects it
+            moved = self.world.step(row[acted], number, number - first)
+            observation, total = moved.observation, total + moved.reward
+            if not (np.array_equal(observation, row[-size - 1 : -1]) and np.float32(moved.reward) == row[acted.stop]):
+                break
+        else:
+            self._add(environment=time.perf_counter() - start)
+            LOG.info("going on at step %d, %d steps into an episode that was made again", self.count, self.elapsed)
+            return observation, total
+        self._add(environment=time.perf_counter() - start)
+        LOG.warning(
+            "%s does not give the same episode for the same seed and actions: going on at step %d with a new one",
+            self.world.name,
+            self.count,
+        )
+        return self._reset(), 0.0
+
+    def _move(self, action: Float[np.ndarray, " A"]) -> Moved:
+        start = time.perf_counter()
+        moved = self.world.step(action, self.count, self.elapsed)
         self._add(environment=time.perf_counter() - start)
         return moved
 
@@ -240,21 +245,33 @@ class HostLoop:
         self.spent = self.spent._replace(environment=self.spent.environment + environment, device=self.spent.device + device)
 
     def _retrain(self, index: int, number: int) -> None:
-        """At the start of a segment new models and new rollouts; where a run goes on within one, rollouts alone."""
+        """At the start of a segment new models and new rollouts; where a run goes on within one, its rollouts again.
+
+        With `retain` above 1, those of the segments before are not made again.
+        """
         if number > 0 and self.buffers is not None:
             return
         assert self.dynamics is not None
         start = time.perf_counter()
-        data, place, size = jnp.array(self.data.copy()), jnp.asarray(index, jnp.int32), self.world.observation_size
+        data, place, size = jnp.array(self.data.copy()), np.int32(index), self.world.observation_size
         if number == 0:
-            self.dynamics, self.fitted = _fit(self.config, self.key, self.dynamics, data, place, size)
+            self.dynamics, self.fitted = programs.fit(self.config, self.key, self.dynamics, data, place, size)
+            if self.termination is not None and self.data[: self.count, -1].any():
+                ends = (self.termination, data, place, size)
+                self.termination = programs.fit_termination(self.config, self.key, *ends)
+            self.actor = programs.copied(self.agent.actor)
         buffers, self.buffers = self.buffers, None
         if buffers is None:
             one, number_of = empty(self.config, self.data.shape[1]), self.config.num_buffers
             buffers = jax.tree.map(lambda x: jnp.zeros((number_of, *x.shape), x.dtype), one)
         assert buffers is not None
-        known = (self.dynamics, self.agent.actor, buffers, data, place, size, self.world.terminates)
-        self.buffers = _imagine(self.config, self.key, *known)
+        assert self.actor is not None
+        known = (self.dynamics, self.actor, buffers, data, place)
+        self._ends = None  # nothing is compiled for the classifier before it has seen a termination
+        if self.termination is not None and np.isfinite(self.termination.log_odds):
+            self._ends = self.termination
+        functions = (self._ends, size, self.world.terminates, self.world.reward)
+        self.buffers = programs.imagine(self.config, self.key, *known, *functions)
         self.buffers.counts.block_until_ready()
         self._add(device=time.perf_counter() - start)
 
@@ -263,38 +280,60 @@ class HostLoop:
         start = time.perf_counter()
         if self._keys is None or self._keys[0] != index:
             if index < 0:
-                self._keys = (index, _initial_keys(self.config, self.key), None)
+                self._keys = (index, programs.initial_keys(self.config, self.key), None)
             else:
-                self._keys = (index, *_step_keys(self.config, self.key, jnp.asarray(index, jnp.int32)))
+                self._keys = (index, *programs.step_keys(self.config, self.key, np.int32(index)))
         at, size = np.int32(number), self.world.action_size
-        action = np.asarray(_act(self.config, self._keys[1], at, self.agent.actor, observation, size))
-        self._check()
+        action = np.asarray(programs.act(self.config, self._keys[1], at, self.agent.actor, observation, size))
         self._add(device=time.perf_counter() - start)
+        self._check()
         return action
 
-    def _dispatch(self, number: int) -> None:
+    def _dispatch(self, number: int, step: int) -> None:
         """Starts the rounds after this step; nothing waits for them here."""
         assert self._keys is not None
         assert self._keys[2] is not None
         start = time.perf_counter()
         at, count = np.int32(number), np.int32(self.count)
-        known = (self.dynamics, self.buffers, self._on_device, count, self.world.observation_size, self.world.terminates)
-        self.agent, info, bad = _rounds(self.config, self._keys[2], at, self.agent, *known)
-        self._last = (self.count, info, bad)
+        sizes = (self._ends, self.world.observation_size, self.world.terminates, self.world.reward)
+        known = (self.dynamics, self.buffers, self._on_device, count, *sizes)
+        self.agent, info, bad = programs.rounds(self.config, self._keys[2], at, self.agent, *known)
+        self._last = (step, info, bad)
+        self._add(device=time.perf_counter() - start)
+
+    def _secure(self) -> None:
+        """Remembers the run as it is now, to go back to when a loss is not finite."""
+        self._check()
+        start = time.perf_counter()
+        if not bool(programs.finite(self.agent)):
+            self._go_back(f"a weight is not finite at step {self.count}")
+        self._sound = self.state._replace(agent=programs.copied(self.agent))
         self._add(device=time.perf_counter() - start)
 
     def _check(self) -> None:
         """Stops at a loss that is not finite."""
-        if self._last is not None and bool(self._last[2]):
+        start = time.perf_counter()
+        bad = self._last is not None and bool(self._last[2])
+        self._add(device=time.perf_counter() - start)
+        if bad:
+            assert self._last is not None
             step, info, _ = self._last
             names = LOSSES if self.config.has_unet else LOSSES[:2]
-            bad = [name for name in names if not np.isfinite(getattr(info, name))]
-            raise FloatingPointError(f"{' and '.join(bad) or 'a loss'} is not finite at step {step}")
+            found = [name for name in names if not np.isfinite(getattr(info, name))]
+            self._go_back(f"{' and '.join(found) or 'a loss'} is not finite at step {step}")
+
+    def _go_back(self, why: str) -> None:
+        """Raises, with the agent as it was when its numbers were sound."""
+        kept = ""
+        if self._sound is not None:
+            self._take(self._sound)
+            kept = f"; the agent is kept as it was at step {self.count}"
+        raise FloatingPointError(f"{why}{kept}")
 
     def _keep(self, observation: Float[np.ndarray, " O"], action: Float[np.ndarray, " A"], moved: Moved) -> None:
         row = self.data[self.count]
         ends = np.array([moved.terminated], np.float32)
         row[:] = np.concatenate((observation, action, np.array([moved.reward], np.float32), moved.observation, ends))
         if not self.config.model_based:
-            self._on_device = _append(self._on_device, np.int32(self.count), row.copy())
-        self.count += 1
+            self._on_device = programs.append(self._on_device, np.int32(self.count), row.copy())
+        self.count, self.elapsed, self.pending = self.count + 1, self.elapsed + 1, None

@@ -21,7 +21,7 @@ from ubex.deep.buffer import Batch, ModelBuffer, below, empty, pack, pick, unpac
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, Fitted
 from ubex.deep.networks import MLP
-from ubex.deep.rollout import Terminates
+from ubex.deep.rollout import Reward, Terminates
 from ubex.envs.continuous import ContinuousEnv
 from ubex.keys import named
 from ubex.types import Key
@@ -175,11 +175,12 @@ def imagine_one(
     index: Int[Array, ""],
     observation_size: int,
     terminates: Terminates,
+    reward: Reward | None = None,
 ) -> ModelBuffer:
     """Rollouts of one seed from states before segment number `index`, into its buffers."""
     here = named(jax.random.fold_in(key, index), "imagine")
     start = (data, observed(config, index), index % config.retain)
-    return rollout.refill(config, here, model, actor, buffers, *start, observation_size, terminates)
+    return rollout.refill(config, here, model, actor, buffers, *start, observation_size, terminates, reward)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "env"), donate_argnames="buffers")
@@ -247,6 +248,7 @@ def rounds(
     count: Int[Array, ""],
     observation_size: int,
     terminates: Terminates,
+    reward: Reward | None = None,
 ) -> tuple[Agent, Info, Bool[Array, ""]]:
     """The gradient rounds after one step in the environment: the agent, averages, and whether some loss is not finite.
 
@@ -257,7 +259,7 @@ def rounds(
     def update(agent: Agent, keys: Shaped[PRNGKeyArray, "2"]) -> tuple[Agent, Info]:
         noise = draw_noise(config, keys[0], observation_size, action_size)
         shared, own = batches(config, keys[1], buffers, data, count, observation_size)
-        return gradient_round(config, noise, agent, model, shared, own, terminates)
+        return gradient_round(config, noise, agent, model, shared, own, terminates, reward)
 
     agent, info = jax.lax.scan(update, agent, keys)
     bad = ~(jnp.isfinite(jnp.sum(info.critic_loss)) & jnp.isfinite(jnp.sum(info.actor_loss)))

@@ -20,6 +20,8 @@ CHUNKS = 16
 """Rollouts are made in about this many parts, one after the other, so that activations stay small."""
 
 Terminates = Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Bool[Array, ""]]
+Reward = Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Float[Array, ""]]
+"""Of (observation, action in [-1, 1], next observation), where it is known; None means that the models predict it."""
 
 
 def without_gradient(config: DeepConfig) -> Product:
@@ -35,13 +37,19 @@ class Rows(NamedTuple):
 
 
 def transition(
-    key: Key, said: Prediction, observation: Float[Array, "B O"], action: Float[Array, "B A"], terminates: Terminates
+    key: Key,
+    said: Prediction,
+    observation: Float[Array, "B O"],
+    action: Float[Array, "B A"],
+    terminates: Terminates,
+    reward: Reward | None = None,
 ) -> Batch:
-    """A next observation and a reward drawn from what a model says."""
+    """A next observation and a reward drawn from what a model says; a reward that is known is not drawn."""
     drawn = said.mean + jnp.exp(0.5 * said.log_var) * jax.random.normal(key, said.mean.shape, jnp.float32)
     after = observation + drawn[:, :-1]
     over = jax.vmap(terminates)(observation, action, after).astype(jnp.float32)
-    return Batch(observation, action, drawn[:, -1], after, over)
+    earned = drawn[:, -1] if reward is None else jax.vmap(reward)(observation, action, after)
+    return Batch(observation, action, earned, after, over)
 
 
 def rollouts(
@@ -65,21 +73,37 @@ def rollouts(
     return jax.lax.scan(one, (start, alive), jax.random.split(key, length))[1]
 
 
-def consistent(config: DeepConfig, key: Key, dynamics: Dynamics, actor: MLP, start: Array, terminates: Terminates) -> Rows:
+def consistent(
+    config: DeepConfig,
+    key: Key,
+    dynamics: Dynamics,
+    actor: MLP,
+    start: Array,
+    terminates: Terminates,
+    reward: Reward | None = None,
+) -> Rows:
     """Rollouts of all models, each in its own; starts and rows have a leading axis N."""
     multiply = without_gradient(config)
 
     def of_one(key: Key, network: MLP, start: Float[Array, "B O"]) -> Rows:
         def step(key: Key, observation: Float[Array, "B O"], action: Float[Array, "B A"]) -> Batch:
             said = predict(config, network, dynamics.normaliser, observation, action, multiply)
-            return transition(key, said, observation, action, terminates)
+            return transition(key, said, observation, action, terminates, reward)
 
         return rollouts(step, actor, key, start, config.rollout_length)
 
     return jax.vmap(of_one)(jax.random.split(key, config.num_models), dynamics.networks, start)
 
 
-def randomised(config: DeepConfig, key: Key, dynamics: Dynamics, actor: MLP, start: Array, terminates: Terminates) -> Rows:
+def randomised(
+    config: DeepConfig,
+    key: Key,
+    dynamics: Dynamics,
+    actor: MLP,
+    start: Array,
+    terminates: Terminates,
+    reward: Reward | None = None,
+) -> Rows:
     """Rollouts in which every row has another model at each step.
 
     Rows are shuffled and dealt to the models in equal parts, so that each model computes its own rows alone.
@@ -94,7 +118,7 @@ def randomised(config: DeepConfig, key: Key, dynamics: Dynamics, actor: MLP, sta
         parts = (x[dealt % number].reshape(models, share, -1) for x in (observation, action))
         said = jax.vmap(lambda one, o, a: predict(config, one, dynamics.normaliser, o, a, multiply))(dynamics.networks, *parts)
         back = Prediction(*(x.reshape(share * models, -1)[place] for x in said))
-        return transition(for_noise, back, observation, action, terminates)
+        return transition(for_noise, back, observation, action, terminates, reward)
 
     return rollouts(step, actor, key, start, config.rollout_length)
 
@@ -110,6 +134,7 @@ def refill(
     slot: Int[Array, ""],
     observation_size: int,
     terminates: Terminates,
+    reward: Reward | None = None,
 ) -> ModelBuffer:
     """New rollouts from observed states in one slot of every buffer: model-randomised first, then one buffer a model.
 
@@ -123,10 +148,10 @@ def refill(
         for_start, for_mixed, for_own = jax.random.split(key, 3)
         chosen = below(jax.random.bits(for_start, (number, size), jnp.uint32), count)
         start = unpack(data[chosen], observation_size).observation
-        mixed = randomised(config, for_mixed, dynamics, actor, start[0], terminates)
+        mixed = randomised(config, for_mixed, dynamics, actor, start[0], terminates, reward)
         if number == 1:
             return Rows(*(x[None] for x in mixed))
-        own = consistent(config, for_own, dynamics, actor, start[1:], terminates)
+        own = consistent(config, for_own, dynamics, actor, start[1:], terminates, reward)
         return Rows(*(jnp.concatenate((a[None], b)) for a, b in zip(mixed, own, strict=True)))
 
     made = jax.lax.map(chunk, jax.random.split(key, parts))  # parts, buffers, steps, rollouts

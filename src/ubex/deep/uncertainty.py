@@ -18,7 +18,7 @@ from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, predict_all
 from ubex.deep.networks import MLP, Product, mlp
-from ubex.deep.rollout import Terminates, without_gradient
+from ubex.deep.rollout import Reward, Terminates, without_gradient
 from ubex.types import Key, NextValues
 
 
@@ -78,11 +78,19 @@ def noise_shapes(config: DeepConfig, observation_size: int, action_size: int) ->
 
 
 def next_values(
-    config: DeepConfig, noise: Noise, dynamics: Dynamics, critics: MLP, actor: MLP, batch: Batch, terminates: Terminates
+    config: DeepConfig,
+    noise: Noise,
+    dynamics: Dynamics,
+    critics: MLP,
+    actor: MLP,
+    batch: Batch,
+    terminates: Terminates,
+    reward: Reward | None = None,
 ) -> Sampled:
     """Moments of the values at the next step under every model, and every model's mean reward."""
     said = predict_all(config, dynamics, batch.observation, batch.action)
     after = batch.observation[None] + said.mean[..., :-1]
+    rewards = said.mean[..., -1] if reward is None else _known_rewards(batch, after, reward)
     only_w = not config.estimator.own_values
     actions = jnp.broadcast_to(noise.actions, (config.num_models, *noise.actions.shape[1:]))
     for_w = actions[:, :, : config.w_actions] if config.sampled_states else actions
@@ -98,7 +106,7 @@ def next_values(
     nothing = jnp.full_like(bar, jnp.nan)
     unknown = NextValues(bar, nothing, nothing, nothing, nothing[0], nothing, jnp.asarray(jnp.nan, bar.dtype))
     if only_w:
-        return Sampled(unknown, said.mean[..., -1], excess)
+        return Sampled(unknown, rewards, excess)
     if config.sampled_states:
         drawn = after[:, :, None] + jnp.exp(0.5 * said.log_var[:, :, None, :-1]) * noise.states
         values = _at_pairs(multiply, critics, actor, drawn, actions) * _alive(batch, drawn, terminates)[:, None]
@@ -109,7 +117,12 @@ def next_values(
         var_gap = var_gap * (config.num_models / (config.num_models - 1.0))  # the mean critic holds a share of each own one
     total = jnp.mean(var_bar, axis=0) + ube.member_variance(bar)
     moments = unknown._replace(var_bar=var_bar, var_member=var_own, var_gap=var_gap, total=total)
-    return Sampled(moments, said.mean[..., -1], excess)
+    return Sampled(moments, rewards, excess)
+
+
+def _known_rewards(batch: Batch, after: Float[Array, "N B O"], reward: Reward) -> Float[Array, "N B"]:
+    """The known reward at every model's next observation: models differ in it as far as they differ there."""
+    return jax.vmap(jax.vmap(reward), in_axes=(None, None, 0))(batch.observation, batch.action, after)
 
 
 def _alive(batch: Batch, after: Float[Array, "N B J O"], terminates: Terminates) -> Float[Array, "N B J"]:
@@ -138,10 +151,17 @@ def _at_pairs(
 
 
 def local(
-    config: DeepConfig, noise: Noise, dynamics: Dynamics, critics: MLP, actor: MLP, batch: Batch, terminates: Terminates
+    config: DeepConfig,
+    noise: Noise,
+    dynamics: Dynamics,
+    critics: MLP,
+    actor: MLP,
+    batch: Batch,
+    terminates: Terminates,
+    reward: Reward | None = None,
 ) -> Local:
     """The uncertainty rewards of a batch (eqs. pombu_q_rewards and exact_ube_q_rewards, by sampling)."""
-    seen = next_values(config, noise, dynamics, critics, actor, batch, terminates)
+    seen = next_values(config, noise, dynamics, critics, actor, batch, terminates, reward)
     estimate = config.estimator.local
     assert estimate is not None
     w = ube.epistemic(seen.moments, 1)

@@ -23,8 +23,11 @@ MAX_STEPS = 10_000
 """An episode longer than this needs a time limit."""
 LARGEST = float(np.finfo(np.float32).max)
 SUPPORTED = "deep agents support a 1-D Box of observations and a bounded 1-D Box of real-valued actions"
+TABULAR = "tabular agents support Discrete observations with Discrete actions"
+FLATTEN = "gymnasium.wrappers.FlattenObservation makes a 1-D Box of images, dictionaries and tuples"
 
 Terminates = Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Bool[Array, ""]]
+Reward = Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Float[Array, ""]]
 
 
 class Moved(NamedTuple):
@@ -51,6 +54,8 @@ class World(NamedTuple):
     """Steps after which an episode is cut off here, besides what the environment does."""
     terminates: Terminates
     """(observation, action in [-1, 1], next observation) -> whether an episode ends there; for learned models."""
+    reward: Reward | None = None
+    """The same for the reward, where it is known; None means that models learn it."""
 
     @property
     def action_size(self) -> int:
@@ -111,9 +116,9 @@ class World(NamedTuple):
         return observation.copy()  # some environments write into the array that they gave
 
 
-def world(env: Any, horizon: int | None = None, terminates: Any = None) -> World:
+def world(env: Any, horizon: int | None = None, terminates: Any = None, reward: Any = None) -> World:
     """An environment after every check. `terminates` is a JAX function of (observation, action in its bounds, next
-    observation); None means never.
+    observation); None means never. `reward` is another one; None means that it is not known.
 
     Environments of this package know their own termination, unless something is wrapped around them.
     """
@@ -124,7 +129,7 @@ def world(env: Any, horizon: int | None = None, terminates: Any = None) -> World
 
     own_name = env.name if isinstance(env, ContinuousEnv) else type(env).__name__
     if isinstance(env, TabularEnv):
-        raise InputError(f"{SUPPORTED}, but {env.name} is tabular: `ubex.train` is for these")
+        raise InputError(f"{SUPPORTED}, but {env.name} is tabular: choose one of the tabular agents")
     if isinstance(env, ContinuousEnv):
         env = GymContinuous(env, (np.inf,) * env.observation_size, _no_picture, 1)
     if not all(hasattr(env, name) for name in ("reset", "step", "observation_space", "action_space")):
@@ -132,10 +137,10 @@ def world(env: Any, horizon: int | None = None, terminates: Any = None) -> World
     name = env.spec.id if getattr(env, "spec", None) is not None else own_name
     seen, acted = env.observation_space, env.action_space
     if not isinstance(seen, spaces.Box) or len(seen.shape) != 1 or seen.shape[0] < 1:
-        hint = "; `ubex.train` is for Discrete ones" if isinstance(seen, spaces.Discrete) else ""
-        raise InputError(f"{SUPPORTED}, but the observations of {name} are {_one_line(seen)}{hint}")
+        hint = TABULAR if isinstance(seen, spaces.Discrete) else FLATTEN
+        raise InputError(f"{SUPPORTED}, but the observations of {name} are {_one_line(seen)}; {hint}")
     if not isinstance(acted, spaces.Box) or len(acted.shape) != 1 or acted.shape[0] < 1 or acted.dtype.kind != "f":
-        raise InputError(f"{SUPPORTED}, but the actions of {name} are {_one_line(acted)}")
+        raise InputError(f"{SUPPORTED}, but the actions of {name} are {_one_line(acted)}; {TABULAR}")
     low, high = acted.low.astype(np.float32), acted.high.astype(np.float32)
     if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
         raise InputError(f"{SUPPORTED}, but the actions of {name} are {_one_line(acted)}: give them finite bounds")
@@ -145,12 +150,24 @@ def world(env: Any, horizon: int | None = None, terminates: Any = None) -> World
     own = getattr(env, "unwrapped", env)
     if terminates is None and isinstance(env, Body):
         terminates = env.terminates
+    bounds = (tuple(low.tolist()), tuple(high.tolist()))
+    inside = own.env.terminates if isinstance(own, GymContinuous) else never
     if terminates is not None:
-        _check_terminates(terminates, size, len(low))
-        inside = in_bounds(terminates, tuple(low.tolist()), tuple(high.tolist()))
-    else:
-        inside = own.env.terminates if isinstance(own, GymContinuous) else never
-    return World(env, name, low, high, size, acted.dtype, horizon, inside)
+        _check_function("termination", terminates, size, len(low), "b", "one truth value")
+        inside = in_bounds(terminates, *bounds)
+    known = None
+    if reward is not None:
+        _check_function("reward", reward, size, len(low), "f", "one float32 number")
+        known = in_bounds(reward, *bounds)
+    return World(env, name, low, high, size, acted.dtype, horizon, inside, known)
+
+
+def knows_its_ends(env: Any) -> bool:
+    """Whether this is an environment of this package, which knows where its episodes end."""
+    from ubex.envs.gymnasium import GymContinuous
+    from ubex.envs.locomotion import Body
+
+    return isinstance(env, ContinuousEnv | Body) or isinstance(getattr(env, "unwrapped", env), GymContinuous)
 
 
 def never(observation: Float[Array, " O"], action: Float[Array, " A"], after: Float[Array, " O"]) -> Bool[Array, ""]:
@@ -159,28 +176,29 @@ def never(observation: Float[Array, " O"], action: Float[Array, " A"], after: Fl
 
 
 @functools.lru_cache(maxsize=32)
-def in_bounds(terminates: Terminates, low: tuple[float, ...], high: tuple[float, ...]) -> Terminates:
+def in_bounds(function: Callable[..., Array], low: tuple[float, ...], high: tuple[float, ...]) -> Callable[..., Array]:
     """The same for actions in [-1, 1]; the same function for the same settings, so that programs are compiled once."""
 
-    def inside(observation: Float[Array, " O"], action: Float[Array, " A"], after: Float[Array, " O"]) -> Bool[Array, ""]:
+    def inside(observation: Float[Array, " O"], action: Float[Array, " A"], after: Float[Array, " O"]) -> Array:
         bottom, top = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
-        return terminates(observation, bottom + 0.5 * (action + 1.0) * (top - bottom), after)
+        return function(observation, bottom + 0.5 * (action + 1.0) * (top - bottom), after)
 
     return inside
 
 
-def _check_terminates(terminates: Any, observation_size: int, action_size: int) -> None:
-    """Refuses what JAX cannot trace, or what gives no truth value."""
-    if not callable(terminates):
-        raise InputError(f"terminates must be a function, but it is a {type(terminates).__name__}")
+def _check_function(name: str, function: Any, observation_size: int, action_size: int, kind: str, gives: str) -> None:
+    """Refuses what JAX cannot trace, or what gives something else."""
+    if not callable(function):
+        raise InputError(f"{name} must be a function, but it is a {type(function).__name__}")
     observation, action = (jnp.zeros(size, jnp.float32) for size in (observation_size, action_size))
     try:
-        found = jax.eval_shape(terminates, observation, action, observation)
+        found = jax.eval_shape(function, observation, action, observation)
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"terminates must be a JAX function of (observation, action, next observation): {reason}") from error
-    if getattr(found, "shape", None) != () or getattr(found, "dtype", None) != jnp.bool_:
-        raise InputError(f"terminates must give one truth value, but it gives {found}")
+        raise InputError(f"{name} must be a JAX function of (observation, action, next observation): {reason}") from error
+    wanted = jnp.bool_ if kind == "b" else jnp.float32
+    if getattr(found, "shape", None) != () or getattr(found, "dtype", None) != wanted:
+        raise InputError(f"{name} must give {gives}, but it gives {found}")
 
 
 def _one_line(space: Any) -> str:

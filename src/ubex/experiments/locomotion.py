@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from ubex import checks
-from ubex.agent import Agent, configured
+from ubex.agent import Agent
+from ubex.agent.deep import configured
 from ubex.deep.config import DEEP_AGENTS, LAPTOP, PRECISIONS
 from ubex.envs.locomotion import EPISODE, LOCOMOTION
 from ubex.experiments.exploration import value_and_error
@@ -20,7 +22,6 @@ from ubex.experiments.pendulum import PAPER_METHODS
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, SeedError, Table
 from ubex.experiments.train_deep import SMOKE, TrainDeep
 from ubex.runs import metrics
-from ubex.runs.pictures import animation
 from ubex.types import InputError
 
 TASKS = ("halfcheetah", "walker2d", "ant")
@@ -30,8 +31,9 @@ MARKS = (20_000, 50_000, 100_000, 150_000, 200_000)
 """Steps at which means were published."""
 LAST = 10
 """Evaluations that a published mean, and a smoothed curve, are over."""
-FILM, FRAME_STEP = "last-evaluation.gif", 4
-"""What a finished seed leaves besides the agent, and the steps between two of its frames."""
+FILM = "last-evaluation.gif"
+"""What a finished seed leaves besides the agent."""
+LOG = logging.getLogger("ubex")
 PAPER: Mapping[str, Any] = {
     "updates_per_step": 10,
     "retrain_every": 250,
@@ -64,10 +66,11 @@ class Course(TrainDeep):
         """The agent, and a film where pictures can be made here."""
         super().leave(agent, seed, context)
         try:
-            _, frames = film(agent, self.env, seed, self.horizon)
-        except InputError:
+            _, film = agent.film(1, seed)
+        except InputError as error:
+            LOG.warning("no film of seed %d: %s", seed, error)
             return
-        context.keep(seed, FILM, frames)
+        context.keep(seed, FILM, film)
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,7 @@ class Locomotion(Experiment):
         )
 
     def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome | SeedError]:
-        """All steps; after a stop, on from the last checkpoint with a new episode."""
+        """All steps; after a stop, on from the last checkpoint."""
         every, steps = self.horizon, int(cell.settings["steps"])
         found = self.course(cell).run(cell, seeds, context)
         return {seed: summed_up(one, every, steps) if isinstance(one, Outcome) else one for seed, one in found.items()}
@@ -236,22 +239,3 @@ def last_mean(rows: Sequence[tuple[int, float]], mark: int) -> float:
     """Mean of the last ten evaluations up to a step; NaN if there is none."""
     until = [value for step, value in rows if step <= mark][-LAST:]
     return float(np.mean(until)) if until else float("nan")
-
-
-def film(agent: Agent, task: str, seed: int, horizon: int | None = EPISODE) -> tuple[float, bytes]:
-    """The return of one episode with the mean action, and a film of it as GIF."""
-    env = LOCOMOTION[task].make(render_mode="rgb_array")
-    try:
-        observation, _ = env.reset(seed=seed)
-        frames, total, over, length = [env.render()], 0.0, False, 0
-        while not over:
-            action, _ = agent.predict(observation)
-            observation, reward, terminated, truncated, _ = env.step(action)
-            total, length = total + reward, length + 1
-            over = terminated or truncated or length == horizon
-            if over or length % FRAME_STEP == 0:
-                frames.append(env.render())
-        rate = float(env.metadata.get("render_fps", 60)) / FRAME_STEP
-        return total, animation([frame for frame in frames if frame is not None], rate)
-    finally:
-        env.close()

@@ -14,7 +14,8 @@ import pandas as pd
 from jaxtyping import Float
 
 from ubex import checks, training
-from ubex.agent import PRESETS, Agent
+from ubex.agent import Agent
+from ubex.agent.deep import LEARNED, NONE, PRESETS
 from ubex.callbacks import Evaluate, Info
 from ubex.deep.host import HostState
 from ubex.experiments.exploration import value_and_error
@@ -73,8 +74,11 @@ class TrainDeep(Experiment):
     """Steps after which an episode is cut off, besides what the environment does."""
     env_args: str = "{}"
     """Settings of the environment, as JSON: '{"g": 5.0}'."""
-    terminates: str = ""
-    """module:function, in JAX, of (observation, action, next observation): where episodes end inside the models."""
+    termination: str = ""
+    """Where episodes end inside the models: learned, none, or module:function, in JAX, of (observation, action, next
+    observation). By default as the environment knows, if it is one of ours, else learned."""
+    reward: str = ""
+    """module:function, in JAX, of the same three, where the reward is known; by default the models learn it."""
     evaluate_every: int = 2_000
     """Steps between two evaluations."""
     evaluation_episodes: int = 5
@@ -102,32 +106,34 @@ class TrainDeep(Experiment):
 
     def make(self, key: KeyLike = 0) -> Agent:
         """The agent with its environment."""
-        module, _, function = self.terminates.partition(":")
-        if self.terminates and not function:
-            raise InputError(f"terminates must be module:function, but it is {self.terminates!r}")
-        ends = training.attribute(module, function) if function else None
         given: dict[str, Any] = {
             "preset": self.preset,
             "horizon": self.horizon,
-            "terminates": ends,
+            "termination": self.termination
+            if self.termination in (LEARNED, NONE)
+            else function("termination", self.termination, f"{LEARNED}, {NONE} or module:function"),
+            "reward": function("reward", self.reward, "module:function"),
             "env_args": self.parsed("env_args"),
         }
         settings = self.parsed("settings")
         for name in settings:
             if name in given or name == "key":
                 raise InputError(f"{name} is no setting of the agent: it has a flag of its own")
-        return Agent(self.agent, self.env, key=key, **given, **settings)
+        agent = Agent(self.agent, self.env, key=key, **given, **settings)
+        if agent.kind != "deep":
+            raise InputError(f"{self.env} is tabular: give --episodes instead of --steps")
+        return agent
 
     def cells(self) -> Sequence[Cell]:
         """The one cell."""
-        names = ("steps", "preset", "settings", "env_args", "terminates", "evaluate_every", "evaluation_episodes")
+        names = ("steps", "preset", "settings", "env_args", "termination", "reward", "evaluate_every", "evaluation_episodes")
         settings: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.horizon is not None:
             settings["horizon"] = self.horizon
         return [Cell(self.name, self.env, self.agent, settings)]
 
     def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome | SeedError]:
-        """All steps; after a stop, on from the last checkpoint with a new episode."""
+        """All steps; after a stop, on from the last checkpoint."""
         (seed,) = seeds
         agent = self.make(cell.key(seed))
         notes = context.checkpoints.notes() or {"rows": 0, "episodes": 0, "evaluations": 0, "resumed": 0}
@@ -162,8 +168,9 @@ class TrainDeep(Experiment):
         try:
             if agent.steps < self.steps:
                 agent.learn(self.steps - agent.steps, [evaluate, watch])
-        except FloatingPointError as error:
-            return {seed: SeedError(f"seed {seed}: {error}")}
+        except (FloatingPointError, InputError) as error:  # of a loss, or of the environment
+            keep()
+            return {seed: SeedError(f"seed {seed}: {error}; there is a checkpoint of step {agent.steps}")}
         except BaseException:
             keep()
             raise
@@ -185,6 +192,14 @@ class TrainDeep(Experiment):
         """Mean and standard error of the returns."""
         rows = [[row["metric"], value_and_error(row)] for _, row in metrics.summarize(results).iterrows()]
         return [Table(f"{self.agent} on {self.env}", ["metric", "mean, standard error"], rows)]
+
+
+def function(name: str, text: str, choices: str) -> Any:
+    """What `module:function` stands for; nothing for an empty text."""
+    module, _, thing = text.partition(":")
+    if text and not (module and thing):
+        raise InputError(f"{name} must be {choices}, but it is {text!r}")
+    return training.attribute(module, thing) if text else None
 
 
 def outcome(returns: Sequence[tuple[float, float]], evaluations: Sequence[tuple[float, float]], resumed: int) -> Outcome:

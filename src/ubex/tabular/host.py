@@ -49,7 +49,8 @@ def begin(env: HostEnv, places: int = 1) -> Belief:
     return prior(env.num_states, env.num_actions, places)
 
 
-_plan = functools.partial(jax.jit, static_argnames="config")(update)
+plan = functools.partial(jax.jit, static_argnames="config")(update)
+"""The compiled update, for callers on the host."""
 
 
 def run_episodes(
@@ -64,13 +65,13 @@ def run_episodes(
     returns, policies, steps = [], [], []
     for number in episodes:
         here = jax.random.fold_in(key, number)
-        plan = _plan(config, named(here, "plan"), belief)
-        policy = np.asarray(plan.policy)
+        planned = plan(config, named(here, "plan"), belief)
+        policy = np.asarray(planned.policy)
         seed = int(jax.random.bits(named(here, "act"), dtype=jnp.uint32)) % 2**31
         total, belief = episode(env, config, policy, belief, seed, int(number))
         returns.append(total)
         policies.append(policy[: env.num_states])
-        steps.append(int(plan.steps))
+        steps.append(int(planned.steps))
         progress(int(number) + 1)
     return belief, HostEpisodes(np.array(returns), np.array(policies), np.array(steps))
 
@@ -85,7 +86,11 @@ def episode(
     for step in range(MAX_STEPS if env.horizon is None else env.horizon):
         place = f"in episode {number}, step {step}"
         action = int(policy[state])
-        observation, reward, terminated, truncated, _ = env.env.step(env.first_action + action)
+        try:
+            observation, reward, terminated, truncated, _ = env.env.step(env.first_action + action)
+        except Exception as error:
+            name = type(getattr(env.env, "unwrapped", env.env)).__name__
+            raise InputError(f"{name} failed {place}: {type(error).__name__}: {error}") from error
         if not np.isfinite(reward):
             raise InputError(f"the reward is {reward} {place} (state {state}, action {action})")
         after = env.num_states if terminated else state_number(env, observation, place)

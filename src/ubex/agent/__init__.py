@@ -1,0 +1,286 @@
+"""`ubex.Agent`: an agent on an environment of one's own, with the calls that people know from Stable-Baselines3.
+
+Environments with Box spaces get a deep agent (`deep.py`), those with Discrete spaces a tabular one (`tabular.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ubex import checks, training
+from ubex.agent import tabular
+from ubex.agent.core import Core, Finished, Map, Origin
+from ubex.callbacks import Callback, Checkpoint, Info
+from ubex.keys import as_key, named
+from ubex.runs import checkpoint
+from ubex.runs.store import storage, write_atomically
+from ubex.types import InputError, KeyLike
+
+if TYPE_CHECKING:
+    from ubex.deep.host import Shares
+
+__all__ = ["Agent", "Map"]
+
+FORMAT = 2
+"""Of saved agents."""
+POINTS = 41
+"""Places along each axis of a map."""
+
+
+class Agent:
+    """An agent and its environment.
+
+    Example:
+        >>> agent = Agent("psrl", "deep-sea", env_args={"size": 3})
+        >>> agent.learn(9).episodes
+        3
+    """
+
+    def __init__(
+        self,
+        method: str,
+        env: Any,
+        *,
+        preset: str = "paper",
+        key: KeyLike = 0,
+        horizon: int | None = None,
+        termination: Any = None,
+        reward: Any = None,
+        env_args: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        """`settings` are the fields of `DeepConfig`, on top of the preset, or those of `AgentConfig` for tabular agents.
+
+        `termination` says where an episode ends inside the learned models: "learned" (from the terminations in the data, the
+        default), "none", or a JAX function of (observation, action, next observation). `reward` is such a function too, or None
+        to learn it. `horizon` cuts episodes off, besides what the environment does.
+        """
+        given = env if isinstance(env, str) else None
+        self._origin = Origin(given, dict(env_args or {}), horizon)
+        env = made(env, self._origin.env_args)
+        if tabular.fits(env):
+            for name, value, default in (
+                ("preset", preset, "paper"),
+                ("termination", termination, None),
+                ("reward", reward, None),
+            ):
+                if value != default:
+                    where = given or type(env).__name__
+                    raise InputError(f"{name} is for deep agents, but {where} is tabular (on the command line: --episodes)")
+            core: Core = tabular.made(method, env, as_key(key), horizon, settings)
+        else:
+            from ubex.agent import deep  # here, because it takes as long to import as the rest of ubex
+
+            core = deep.made(method, env, as_key(key), preset, horizon, termination, reward, settings)
+        self._core = core
+
+    def __repr__(self) -> str:
+        """What it is and how far it got."""
+        return f"Agent({self.config.method!r}, {self._core.name!r}, steps={self.steps}, episodes={self.episodes})"
+
+    @property
+    def kind(self) -> str:
+        """deep or tabular."""
+        return self._core.kind
+
+    @property
+    def config(self) -> Any:
+        """The agent's settings: a `DeepConfig` or an `AgentConfig`."""
+        return self._core.config
+
+    @property
+    def steps(self) -> int:
+        """Steps in the environment so far."""
+        return self._core.steps
+
+    @property
+    def episodes(self) -> int:
+        """Finished episodes of training."""
+        return self._core.episodes
+
+    @property
+    def env(self) -> Any:
+        """The environment; None if it was loaded without one."""
+        return self._core.env
+
+    @property
+    def spent(self) -> Shares:
+        """Seconds of a deep agent's `learn` in the environment, waiting for the device, and in the rest."""
+        spent: Shares = self._deep("spent").loop.spent
+        return spent
+
+    @property
+    def state(self) -> Any:
+        """All that was learned, as arrays."""
+        return self._core.state
+
+    def fresh(self, rows: int = 0) -> Any:
+        """An untrained state with places for this many transitions: what `runs/checkpoint.py` needs to read one."""
+        return self._deep("fresh").fresh({"rows": rows})
+
+    def go_on(self, state: Any) -> None:
+        """Takes over what was learned before."""
+        self._core.restore(state)
+
+    def learn(
+        self,
+        total_steps: int | None = None,
+        callback: Callback | Sequence[Callback] | None = None,
+        *,
+        total_timesteps: int | None = None,
+    ) -> Agent:
+        """Learns for this many more steps in the environment; tabular agents finish the last episode.
+
+        `total_timesteps` is the same, for scripts that come from Stable-Baselines3.
+        When the environment raises, or the run is interrupted, the agent keeps what it learned, and `Checkpoint` saves it. At a
+        loss that is not finite the agent goes back to where its numbers were sound, and that is saved.
+        """
+        if (total_steps is None) == (total_timesteps is None):
+            raise InputError("learn needs total_steps, or total_timesteps, which is the same")
+        steps = checks.whole("total_steps", total_timesteps if total_steps is None else total_steps, 1)
+        goal = self.steps + steps
+        called = listed(callback)
+        self._need_env()
+        self._core.ready()
+
+        def watch(done: Finished) -> bool:
+            info = Info(self, "episode", done.step, goal, done.number, done.reward, done.length, done.losses)
+            said = [one(info) for one in called]  # all of them, also after one that stops the run
+            return not any(answer is False for answer in said)
+
+        try:
+            self._core.run(steps, watch)
+        finally:
+            for one in called:
+                if isinstance(one, Checkpoint):
+                    one.save(self)
+        return self
+
+    def predict(
+        self, observation: Any, state: None = None, episode_start: Any = None, deterministic: bool = True
+    ) -> tuple[Any, None]:
+        """The action at an observation, or at a batch of them; the second part is for those who expect a recurrent state.
+
+        Deterministic is the mean action of a deep agent, and the best action by the mean MDP of a tabular one; otherwise it is
+        an action as in training.
+        """
+        return self._core.predict(observation, deterministic), None
+
+    def value(self, observation: Any, action: Any) -> tuple[Any, Any]:
+        """Mean and standard deviation of the value of what `predict` does after this action; NaN for agents without the latter.
+
+        For one observation and action, or for a batch of both.
+        """
+        return self._core.value(observation, action)
+
+    def uncertainty_map(self, observations: Any = None, *, axes: tuple[int, int] = (0, 1), points: int = POINTS) -> Map:
+        """Mean and standard deviation of the value at many observations.
+
+        Of a tabular agent for all states and actions. Of a deep one at the agent's own actions: for given observations of any
+        leading shape, or on a grid over two axes of the observations seen so far, the others at their median.
+        """
+        return self._core.uncertainty_map(observations, axes, checks.whole("points", points, 2))
+
+    def evaluate(
+        self, episodes: int = 10, env: Any = None, deterministic: bool = True, seed: int | None = None, watch: Any = None
+    ) -> np.ndarray:
+        """Returns of whole episodes, in another environment or the agent's own.
+
+        Without a seed the key and the number of steps give one: the same agent has the same returns. `watch` is called with the
+        environment and the number of the episode after every reset and step.
+        """
+        checks.whole("episodes", episodes, 1)
+        if env is None:
+            self._need_env()
+        if seed is None:
+            key = jax.random.fold_in(named(self.state.key, "evaluate"), self.steps)
+            seed = int(jax.random.bits(key, dtype=jnp.uint32)) % 2**31
+        return self._core.play(env, episodes, deterministic, seed, watch or (lambda env, number: None))
+
+    def film(self, episodes: int = 1, seed: int | None = None) -> tuple[np.ndarray, bytes]:
+        """Returns of whole episodes, and the first of them as a GIF. An environment by name is made again so that it draws."""
+        from ubex.agent.film import Film, drawing
+
+        film = Film()
+        env = None if self._origin.env is None else drawing(self._origin.env, self._origin.env_args)
+        return self.evaluate(episodes, env=env, seed=seed, watch=film.see), film.gif()
+
+    def save(self, path: str | Path) -> Path:
+        """One file with all that was learned and all transitions: arrays and JSON, never pickle; written in one step."""
+        file = Path(path)
+        if file.parent != Path():
+            with storage(f"make {file.parent}"):
+                file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, self.dump())
+        return file
+
+    def dump(self) -> bytes:
+        """What `save` writes."""
+        notes = {"format": FORMAT, "kind": self._core.kind, **self._core.notes(), "origin": self._origin._asdict()}
+        return checkpoint.sealed(self.steps, self.state, notes)
+
+    @classmethod
+    def load(cls, path: str | Path, env: Any = None, *, termination: Any = None, reward: Any = None) -> Agent:
+        """A saved agent. Without `env` it can predict; to learn on, the environment it was made with by name is made again.
+
+        Functions are not in the file: an agent that learned with some needs them again, to learn on.
+        """
+        file = Path(path)
+        payload = checkpoint.read_sound(file)
+        if payload is None:
+            raise InputError(f"{file} is not a sound file of a saved agent" if file.exists() else f"there is no file {file}")
+        notes = checkpoint.notes_of(payload)
+        if notes.get("format") != FORMAT or "kind" not in notes:
+            raise InputError(f"{file} is a checkpoint, but not of an agent that this version knows")
+        agent = cls.__new__(cls)
+        agent._origin = Origin(**notes["origin"])
+        if notes["kind"] == "tabular":
+            agent._core = tabular.loaded(notes, agent._origin.horizon)
+        else:
+            from ubex.agent import deep
+
+            agent._core = deep.loaded(notes, agent._origin.horizon, termination, reward)
+        agent._core.restore(checkpoint.unpack(payload, agent._core.fresh(notes), file)[1])
+        if env is not None:
+            agent._attach(env)
+        return agent
+
+    def _deep(self, what: str) -> Any:
+        if self._core.kind != "deep":
+            raise InputError(f"tabular agents have no `{what}`")
+        return self._core
+
+    def _attach(self, env: Any) -> None:
+        if isinstance(env, str):
+            self._origin = self._origin._replace(env=env)
+        self._core.attach(made(env, self._origin.env_args if isinstance(env, str) else {}), self._origin.horizon)
+
+    def _need_env(self) -> None:
+        if self._core.env is None:
+            if self._origin.env is None:
+                raise InputError(f"this agent has no environment: give {self._core.name} to Agent.load(path, env=...)")
+            self._attach(self._origin.env)
+
+
+def made(env: Any, settings: Mapping[str, Any]) -> Any:
+    """The environment itself, from a name or as it is."""
+    if isinstance(env, str):
+        return training.by_name(env, settings)
+    if settings:
+        raise InputError("env_args go with an environment that is given by name")
+    return env
+
+
+def listed(callback: Any) -> list[Callback]:
+    """Callbacks as a list."""
+    found = [] if callback is None else list(callback) if isinstance(callback, list | tuple) else [callback]
+    for one in found:
+        if not callable(one):
+            raise InputError(f"a callback must be a function of an Info, or a list of such, but it is a {type(one).__name__}")
+    return found

@@ -1,0 +1,84 @@
+"""Speed of the deep loop on the host: how much of a step goes into the environment, the device, and everything else."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from ubex import checks
+from ubex.agent import Agent
+from ubex.deep.config import DEEP_AGENTS
+from ubex.types import InputError
+
+MOST_REST = 0.15
+"""Share of a step that may be spent outside the environment and the device."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """What `ubex bench deep --env ID` measures."""
+
+    env: str = "Pendulum-v1"
+    """A name from `ubex list`, a Gymnasium id, or module:Class."""
+    methods: tuple[str, ...] = ("exact-ube", "ensemble-mean", "sac")
+    """Agents to measure."""
+    preset: str = "laptop"
+    """paper or laptop: sizes of networks and batches."""
+    steps: int = 400
+    """Steps that are measured, after a whole segment that compiles everything."""
+    settings: str = "{}"
+    """Other settings of the agents, as JSON."""
+
+    def __post_init__(self) -> None:
+        """Refuses values that make no sense."""
+        for method in self.methods:
+            checks.one_of("method", method, DEEP_AGENTS)
+        checks.whole("steps", self.steps, 1)
+        if not isinstance(self.changes(), dict):
+            raise InputError(f"settings must be a JSON object, but it is {self.settings!r}")
+
+    def changes(self) -> Any:
+        """The other settings."""
+        try:
+            return json.loads(self.settings)
+        except json.JSONDecodeError:
+            return None
+
+    def __call__(self, say: Callable[[str], None]) -> dict[str, Any]:
+        """All measurements, one after the other."""
+        found = []
+        for method in self.methods:
+            say(f"{method} on {self.env}")
+            found.append(measure(self, method))
+        return {"host": found}
+
+
+def measure(settings: Host, method: str) -> dict[str, Any]:
+    """One agent: seconds of the steps after everything is compiled, by what they were spent on; retraining is among them."""
+    agent = Agent(method, settings.env, preset=settings.preset, **settings.changes())
+    first = agent.config.initial_steps + agent.config.retrain_every
+    loop = agent._deep("bench").loop
+    loop._make_room(first + settings.steps)  # programs are compiled for all steps at once
+    agent.learn(first)
+    before, start = agent.spent, time.perf_counter()
+    agent.learn(settings.steps)
+    whole = time.perf_counter() - start
+    spent = [now - then for now, then in zip(agent.spent, before, strict=True)]
+    rest = spent[2] / whole
+    return {
+        "env": settings.env,
+        "method": method,
+        "preset": settings.preset,
+        "device": jax.devices()[0].device_kind,
+        "steps": settings.steps,
+        "steps_per_second": settings.steps / whole,
+        "share_environment": spent[0] / whole,
+        "share_device": spent[1] / whole,
+        "share_rest": rest,
+        "rest_within_bound": rest <= MOST_REST,
+    }

@@ -1,0 +1,120 @@
+"""`ubex.Agent` on environments with Discrete spaces: the episodes of `ubex.train`, values that mean something, files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import ubex
+from ubex.callbacks import Checkpoint, Info
+
+SEA: dict[str, Any] = {"env_args": {"size": 3}}
+
+
+class Corridor(gymnasium.Env[Any, Any]):
+    """Action 12 goes right, 11 stays; the end, three steps away, pays 1 and is the end. States count from 5."""
+
+    observation_space = spaces.Discrete(3, start=5)
+    action_space = spaces.Discrete(2, start=11)
+
+    def __init__(self, broken: int = -1) -> None:
+        self.broken, self.steps = broken, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.state = 5
+        return 5, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action)
+        if self.steps == self.broken:
+            raise OSError("cable")
+        self.steps += 1
+        self.state += int(action == 12)
+        over = self.state == 8
+        return min(self.state, 7), float(over), over, False, {}
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[ubex.Agent, list[Info]]:
+    agent, seen = ubex.Agent("exact-ube", Corridor(), horizon=6, key=1), list[Info]()
+    agent.learn(60, lambda info: seen.append(info))
+    return agent, seen
+
+
+def test_it_makes_the_episodes_of_train(trained: tuple[ubex.Agent, list[Info]]) -> None:
+    agent, seen = trained
+    train = ubex.train(Corridor(), "exact-ube", episodes=len(seen), horizon=6, key=1)
+    np.testing.assert_array_equal([info.reward for info in seen], train.returns)
+    for mine, other in zip(agent.state.belief, train.belief, strict=True):
+        np.testing.assert_array_equal(mine, other)
+    compiled = ubex.Agent("psrl", "deep-sea", **SEA).learn(1)
+    assert (compiled.steps, compiled.episodes, compiled.kind) == (3, 1, "tabular"), "a whole episode of three steps"
+    assert compiled.state.belief.counts.sum() == 3.0
+    assert compiled.state.belief.counts.dtype == np.float64
+
+
+def test_it_learns_the_way_and_what_it_is_worth(trained: tuple[ubex.Agent, list[Info]]) -> None:
+    agent, seen = trained
+    assert repr(agent) == f"Agent('exact-ube', 'Corridor', steps={agent.steps}, episodes={agent.episodes})"
+    assert agent.steps == sum(info.length for info in seen) >= 60
+    assert [agent.predict(state)[0] for state in (5, 6, 7)] == [12, 12, 12]
+    np.testing.assert_array_equal(agent.predict(np.array([5, 7]))[0], [12, 12])
+    assert agent.predict(5, deterministic=False)[0] in (11, 12)
+    np.testing.assert_array_equal(agent.evaluate(2), [1.0, 1.0])
+    mean, deviation = agent.value(7, 12)
+    assert 0.9 < mean < 1.3, "the prior says that there may be a way back and another reward"
+    assert isinstance(deviation, float)
+    means, deviations = agent.value([5, 7], [12, 12])
+    assert means[1] == mean
+    assert 0.0 < deviations[1] < deviations[0], "further away less is known"
+    whole = agent.uncertainty_map()
+    assert whole.mean.shape == whole.deviation.shape == (3, 2)
+    assert (whole.mean[2, 1], whole.deviation[2, 1]) == (mean, deviation)
+    np.testing.assert_array_equal(agent.uncertainty_map([7]).mean, whole.mean[[2]])
+    fresh = ubex.Agent("exact-ube", Corridor(), horizon=6, key=1)
+    assert fresh.value(7, 12)[1] > 3.0 * deviation, "before it has seen anything it is less sure"
+
+
+def test_a_saved_agent_goes_on_as_if_nothing_had_happened(trained: tuple[ubex.Agent, list[Info]], tmp_path: Path) -> None:
+    straight, seen = trained
+    half = ubex.Agent("exact-ube", Corridor(), horizon=6, key=1).learn(30)
+    again = ubex.Agent.load(half.save(tmp_path / "agent.ubex"))
+    assert again.env is None
+    assert again.predict(5)[0] == half.predict(5)[0]
+    with pytest.raises(ubex.InputError, match="this agent has no environment: give Corridor to"):
+        again.learn(1)
+    again = ubex.Agent.load(tmp_path / "agent.ubex", Corridor()).learn(straight.steps - half.steps)
+    for mine, other in zip(again.state.belief, straight.state.belief, strict=True):
+        np.testing.assert_array_equal(mine, other)
+    assert (again.steps, again.episodes) == (straight.steps, len(seen))
+    with pytest.raises(ubex.InputError, match="knows 3 states and 2 actions, but deep-sea has 100 and 2"):
+        ubex.Agent.load(tmp_path / "agent.ubex", "deep-sea").learn(1)
+
+
+def test_a_broken_environment_is_named_and_what_came_before_is_kept(tmp_path: Path) -> None:
+    agent = ubex.Agent("exact-ube", Corridor(broken=20), horizon=6)
+    with pytest.raises(ubex.InputError, match=r"Corridor failed in episode \d, step \d: OSError: cable"):
+        agent.learn(60, Checkpoint(tmp_path / "a"))
+    kept = ubex.Agent.load(tmp_path / "a")
+    assert 12 <= kept.steps == agent.steps <= 20
+    assert np.isnan(ubex.Agent("psrl", Corridor(), horizon=6).value(5, 11)[1])
+
+
+def test_bad_calls(trained: tuple[ubex.Agent, list[Info]]) -> None:
+    agent, _ = trained
+    for call, message in (
+        (lambda: agent.predict(4), "observation must be whole numbers from 5 to 7"),
+        (lambda: agent.predict(5.5), "observation must be whole numbers"),
+        (lambda: agent.value(5, 2), "action must be whole numbers from 11 to 12"),
+        (lambda: agent.value([5, 6], 11), "must go together"),
+        (lambda: agent.spent, "tabular agents have no `spent`"),
+        (lambda: agent.film(), "Corridor .*draw"),
+    ):
+        with pytest.raises(ubex.InputError, match=message):
+            call()  # type: ignore[no-untyped-call]
