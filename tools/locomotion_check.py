@@ -39,6 +39,7 @@ def work(task: str, method: str, steps: int, folder: Path) -> None:
     from ubex.experiments import locomotion, train_deep
     from ubex.runs.checkpoint import CheckpointFolder
     from ubex.runs.jobs import JobContext
+    from ubex.runs.records import Outcome
 
     train_deep.CHECKPOINT_SECONDS = 0.5
     physics, _, body = task.partition("-")
@@ -52,7 +53,7 @@ def work(task: str, method: str, steps: int, folder: Path) -> None:
 
     context = JobContext(CheckpointFolder(folder / "checkpoints"), report, folder)
     outcome = chosen.run(cell, [0], context)[0]
-    assert isinstance(outcome, locomotion.Outcome), outcome
+    assert isinstance(outcome, Outcome), outcome
     found = {**outcome.scalars, "evaluations": len(outcome.curves["return"].index)}
     (folder / "outcome.json").write_text(json.dumps(found))
 
@@ -98,7 +99,8 @@ def main() -> int:
     parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        work(*options.work, options.steps, options.out)
+        task, method = options.work
+        work(task, method, options.steps, options.out)
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
     table, failed = options.out / "table.csv", 0

@@ -71,15 +71,22 @@ def test_the_height_at_the_start_is_the_one_that_the_termination_assumes() -> No
         env.close()
 
 
-def test_a_seed_gives_the_same_episode() -> None:
-    seen = []
-    for _ in range(2):
-        env = LOCOMOTION["pybullet-ant"].make()
-        rows = [env.reset(seed=7)[0]]
-        rows += [env.step(np.full(8, 0.3, np.float32))[0] for _ in range(20)]
-        seen.append(np.stack(rows))
-        env.close()
-    np.testing.assert_array_equal(*seen)
+@pytest.mark.parametrize("name", sorted(SIZES))
+def test_a_seed_gives_the_same_episode_whatever_was_before(name: str) -> None:
+    """A run that goes on makes the episode under way again, in a process that knows nothing of the ones before."""
+
+    def episode(env: locomotion.Body, seed: int) -> np.ndarray:
+        actions = np.random.default_rng(seed).uniform(-1.0, 1.0, (40, SIZES[name][1])).astype(np.float32)
+        first = env.reset(seed=seed)[0]
+        return np.stack([first, *(env.step(action)[0] for action in actions)])
+
+    used, fresh = LOCOMOTION[name].make(), LOCOMOTION[name].make()
+    others = [episode(used, seed) for seed in (1, 2)]
+    again = episode(used, 7)
+    np.testing.assert_array_equal(again, episode(fresh, 7))
+    assert abs(again[0] - others[0][0]).max() > 0.01
+    used.close()
+    fresh.close()
 
 
 SCRIPT = """

@@ -191,7 +191,7 @@ class Locomotion(Experiment):
 
     def smoke(self) -> Locomotion:
         """The last method, which compiles fastest, on one task, with the smallest sizes."""
-        few = {"methods": self.methods[-1:], "tasks": self.tasks[:1], "num_models": 2, "seeds": 1}
+        few: dict[str, Any] = {"methods": self.methods[-1:], "tasks": self.tasks[:1], "num_models": 2, "seeds": 1}
         return dataclasses.replace(self, preset="smoke", steps=60, horizon=20, **few)
 
     def tables(self, results: pd.DataFrame) -> Sequence[Table]:
