@@ -6,6 +6,7 @@ An environment is a name of ours, a Gymnasium id, a Gymnasium environment with D
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import sys
@@ -138,10 +139,13 @@ def by_name(name: str, settings: Mapping[str, Any]) -> Any:
         return found
     import gymnasium
 
-    from ubex.envs.locomotion import LOCOMOTION
+    from ubex.envs.locomotion import LOCOMOTION, load_pybullet
 
     if name in LOCOMOTION:
         return call(name, LOCOMOTION[name].make, settings)
+    if "BulletEnv" in name:
+        with contextlib.suppress(ImportError):  # Gymnasium then says that there is no such environment
+            load_pybullet()
     try:
         return gymnasium.make(name, **settings)
     except (gymnasium.error.Error, ImportError) as error:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ubex import training
 from ubex.envs import adapter, locomotion
 from ubex.envs.locomotion import LOCOMOTION
 from ubex.experiments.locomotion import FILM, Locomotion
@@ -87,6 +88,13 @@ def test_a_seed_gives_the_same_episode_whatever_was_before(name: str) -> None:
     assert abs(again[0] - others[0][0]).max() > 0.01
     used.close()
     fresh.close()
+
+
+def test_pybullets_own_ids_work_and_show_everything() -> None:
+    env = training.by_name("Walker2DBulletEnv-v0", {})
+    assert env.observation_space.shape == (22,)
+    assert not adapter.knows_its_ends(env)
+    assert adapter.knows_its_ends(LOCOMOTION["pybullet-walker2d"].make())
 
 
 SCRIPT = """

@@ -147,11 +147,16 @@ def missing(name: str, extra: str, error: ImportError) -> InputError:
     return InputError(f"{name} needs {error.name or extra}, which is not installed: pip install 'ubex[{extra}]'")
 
 
+def load_pybullet() -> None:
+    """Makes PyBullet's ids known to Gymnasium; on import it prints, to standard error too."""
+    with quiet(STANDARD_OUTPUT, STANDARD_ERROR):
+        import pybullet_envs_gymnasium.gym_locomotion_envs  # noqa: F401  (this part of it imports PyBullet itself)
+
+
 def in_pybullet(name: str, gymnasium_id: str, left_out: int, terminates: Terminates, render_mode: str | None = None) -> Body:
     """A task of `pybullet_envs_gymnasium` without its feet contacts."""
     try:
-        with quiet(STANDARD_OUTPUT, STANDARD_ERROR):
-            import pybullet_envs_gymnasium.gym_locomotion_envs  # noqa: F401  (this one imports PyBullet itself)
+        load_pybullet()
     except ImportError as error:
         raise missing(name, "pybullet", error) from None
     with quiet():
