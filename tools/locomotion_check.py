@@ -28,7 +28,7 @@ FIELDS = (
     "film_kb",
     "seconds",
 )
-HORIZON = 200
+HORIZON = 100
 """Steps of an episode here: checkpoints are made between episodes."""
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 """Programs here are compiled in half the time and run once."""

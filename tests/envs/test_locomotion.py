@@ -90,10 +90,12 @@ def test_the_model_knows_where_episodes_end_unless_something_is_wrapped_around()
     env = LOCOMOTION["mujoco-walker2d"].make()
     fallen, upright = (jnp.asarray([height, *[0.0] * 16], jnp.float32) for height in (0.1, 1.2))
     inside = adapter.world(env).terminates
+    assert adapter.knows_its_ends(env)
     assert bool(inside(upright, jnp.zeros(6), fallen))
     assert not bool(inside(upright, jnp.zeros(6), upright))
     halved = gymnasium.wrappers.TransformObservation(env, lambda seen: seen / 2.0, env.observation_space)
     assert adapter.world(halved).terminates is adapter.never
+    assert not adapter.knows_its_ends(halved)
 
 
 def test_mujoco_draws_without_a_screen_or_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

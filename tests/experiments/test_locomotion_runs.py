@@ -7,14 +7,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ubex import Agent, cli
+from ubex import Agent, cli, load_results
 from ubex.experiments.locomotion import FILM, MARKS, Locomotion, LocomotionMujoco, last_mean, summed_up
 from ubex.experiments.spec import Curve, Outcome
 from ubex.experiments.train_deep import AGENT_FILE
 from ubex.runs import metrics
 from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.jobs import JobContext
-from ubex.runs.store import from_json, to_json
+from ubex.runs.store import Store, from_json, to_json
 from ubex.types import InputError
 
 
@@ -51,6 +51,22 @@ def test_means_are_over_the_last_ten_evaluations_up_to_each_mark() -> None:
     assert found.curves["smoothed_return"].values[29] == 25.5
     assert from_json(to_json(found)) == found
     assert last_mean([(5000, 1.0)], 4999) != last_mean([(5000, 1.0)], 4999)  # NaN: nothing yet
+
+
+def test_means_at_fewer_steps_are_rows_with_those_steps(tmp_path: Path) -> None:
+    experiment = Locomotion(tasks=("halfcheetah",), methods=("exact-ube",), steps=60_000, seeds=1)
+    (cell,) = experiment.cells()
+    one = {"environment": cell.environment, "method": cell.method, "settings": cell.settings, "id": cell.id}
+    spec = {"format": 1, "experiment": experiment.name, "settings": {}, "cells": [one], "seeds": 1}
+    store = Store.open(tmp_path, spec)
+    store.finish(cell, {0: summed_up(outcome(60_000), 1000, 60_000)}, 1.0)
+    store.write_tables()
+    store.close()
+    table = load_results(tmp_path)
+    rows = table[table["metric"] == "mean_return_last_10"]
+    assert dict(zip(rows["steps"], rows["value"], strict=True)) == {60_000: 55.5, 20_000: 15.5, 50_000: 45.5}
+    compared = metrics.compare(rows)
+    assert dict(zip(compared["steps"], compared["published_mean"], strict=True)) == {20_000: 655.73, 50_000: 1273.88}
 
 
 def test_evaluations_at_odd_steps_come_on_a_common_grid() -> None:
