@@ -17,7 +17,7 @@ def test_shares_add_up(capsys: pytest.CaptureFixture[str]) -> None:
     (found,) = json.loads(capsys.readouterr().out)["host"]
     shares = [found[f"share_{name}"] for name in ("environment", "device", "rest")]
     assert min(shares) > 0.0
-    assert sum(shares) == pytest.approx(1.0, abs=0.02)
+    assert sum(shares) == pytest.approx(1.0, abs=1e-6)
     assert (found["env"], found["method"], found["steps"]) == ("Pendulum-v1", "sac", 30)
     assert found["rest_within_bound"] == (shares[2] <= 0.15)
     assert cli.run(["bench", "deep", "--env", "Pendulum-v1", "--settings", "7"]) == 2
