@@ -12,6 +12,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from ctypes import util
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -142,9 +143,10 @@ def quiet(*files: int) -> Iterator[None]:
         yield
 
 
-def missing(name: str, extra: str, error: ImportError) -> InputError:
+def missing(name: str, extra: str, error: Exception) -> InputError:
     """The line that says what to install."""
-    return InputError(f"{name} needs {error.name or extra}, which is not installed: pip install 'ubex[{extra}]'")
+    module = str(getattr(error, "name", None) or extra).partition(".")[0]
+    return InputError(f"{name} needs {module}, which is not installed: pip install 'ubex[{extra}]'")
 
 
 def load_pybullet() -> None:
@@ -157,7 +159,7 @@ def in_pybullet(name: str, gymnasium_id: str, left_out: int, terminates: Termina
     """A task of `pybullet_envs_gymnasium` without its feet contacts."""
     try:
         load_pybullet()
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise missing(name, "pybullet", error) from None
     with quiet():
         env = gymnasium.make(gymnasium_id, render_mode=render_mode, disable_env_checker=True)
@@ -166,17 +168,32 @@ def in_pybullet(name: str, gymnasium_id: str, left_out: int, terminates: Termina
 
 
 def in_mujoco(name: str, gymnasium_id: str, terminates: Terminates, render_mode: str | None = None, **settings: Any) -> Body:
-    """A task of Gymnasium's own; without a screen it draws by EGL, unless MUJOCO_GL says otherwise."""
-    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        os.environ.setdefault("MUJOCO_GL", "egl")
+    """A task of Gymnasium's own."""
+    if render_mode is not None:
+        draw_without_screen()
     try:
         import mujoco
 
         with no_log(mujoco):
             env = gymnasium.make(gymnasium_id, render_mode=render_mode, disable_env_checker=True, **settings)
-    except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
-        raise missing(name, "mujoco", error if isinstance(error, ImportError) else ImportError(name="mujoco")) from None
+    except (ModuleNotFoundError, gymnasium.error.DependencyNotInstalled) as error:
+        raise missing(name, "mujoco", error) from None
+    except Exception as error:  # MuJoCo looks for OpenGL on import, and PyOpenGL's errors are of any kind
+        if "MUJOCO_GL" not in os.environ:
+            raise
+        chosen, reason = os.environ["MUJOCO_GL"], str(error).splitlines()[0]
+        raise InputError(f"{name} cannot be made with MUJOCO_GL={chosen}: {reason}. {HOW_TO_DRAW}") from error
     return Body(env, name, terminates)
+
+
+def draw_without_screen() -> None:
+    """Where there is no screen MuJoCo shall draw by EGL, if that is installed and nothing else was chosen.
+
+    MuJoCo fails on import where the library that MUJOCO_GL names is missing.
+    """
+    screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if sys.platform == "linux" and not screen and util.find_library("EGL"):
+        os.environ.setdefault("MUJOCO_GL", "egl")
 
 
 @contextlib.contextmanager
