@@ -1,6 +1,6 @@
 """Installs PyBullet, as requirements-pybullet.lock pins it, into .venv; where there is no wheel, pip builds it.
 
-A build takes about eight minutes on two idle cores; pip keeps the wheel in its cache, so the next one takes seconds.
+A build takes many minutes; pip keeps the wheel in its cache, so the next one takes seconds.
 Standard library only.
 """
 
