@@ -18,7 +18,8 @@ import matplotlib.pyplot as plt
 import ubex
 from ubex.callbacks import Progress
 
-TINY = {"num_models": 2, "updates_per_step": 1, "initial_steps": 20, "batch_size": 4, "max_epochs": 1, "model_hidden": (4,)}
+TINY = {"num_models": 2, "updates_per_step": 1, "initial_steps": 20, "batch_size": 4, "model_batch": 4, "rollouts_per_step": 1}
+TINY |= {"max_epochs": 1, "critic_hidden": (4,), "actor_hidden": (4,), "model_hidden": (4,)}
 
 
 def main() -> None:
@@ -31,8 +32,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("uncertainty.png"))
     options = parser.parse_args()
 
-    small = TINY | {"critic_hidden": (4,), "actor_hidden": (4,)} if options.tiny else {}
-    agent = ubex.Agent(options.agent, options.env, preset="laptop", **small)
+    agent = ubex.Agent(options.agent, options.env, preset="laptop", **(TINY if options.tiny else {}))
     agent.learn(options.steps, Progress())
     print(f"return of an episode with the mean action: {agent.evaluate(episodes=1)[0]:.1f}")
 
