@@ -30,7 +30,9 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=30)
     options = parser.parse_args()
 
-    sweep = Shrinkage(seeds=options.seeds, sizes=tuple(options.sizes), episodes=options.episodes, methods=("exact-ube", "pombu"))
+    sweep = Shrinkage(
+        seeds=options.seeds, sizes=tuple(options.sizes), episodes=options.episodes, methods=("exact-ube", "pombu")
+    )
     how = runner.Options(backend=options.backend, address=options.address)
     summary = runner.run(sweep, options.out, Console(), how)
     print(f"{summary.finished} finished, {summary.skipped} were there before, {summary.failed} failed")

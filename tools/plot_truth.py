@@ -1,7 +1,7 @@
 """Draws docs/truth.svg: the variance of values by brute force and by four estimates, without and with cycles.
 
-`python tools/plot_truth.py` computes results/truth.csv anew and draws it. The two posteriors are cases of `ubex run calibration`
-with the first seed; none was chosen for its picture.
+`python tools/plot_truth.py` computes results/truth.csv anew and draws it. The two posteriors are made as those of `ubex run
+calibration`, by NumPy's generator with seed 0; none was chosen for its picture.
 """
 
 from __future__ import annotations
