@@ -65,26 +65,6 @@ def test_every_test_in_the_equations_page_exists() -> None:
         assert f"def {function}(" in (ROOT / file).read_text(), f"{file}::{function}"
 
 
-def test_readme_starts_with_the_two_commands_and_its_python_runs() -> None:
-    readme = (ROOT / "README.md").read_text()
-    assert readme.index("make demo") < readme.index("make test") < readme.index("```python")
-    for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL):
-        exec(compile(block, "README.md", "exec"), {})
-
-
-def test_python_of_the_guides_runs() -> None:
-    pages = [
-        (ROOT / "docs" / name).read_text()
-        for name in ("exploration.md", "closed-form.md", "agents.md", "from-stable-baselines3.md")
-    ]
-    blocks = [block for page in pages for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL)]
-    assert len(blocks) == 8
-    for block in blocks:
-        lines = [line for line in block.splitlines() if line.strip()]
-        assert len(lines) < 10
-        exec(compile(block, "exploration.md", "exec"), {})
-
-
 def test_importing_ubex_does_not_import_the_deep_side() -> None:
     """Which takes as long as everything else; `ubex.Agent` imports it when one is made."""
     code = "import sys, ubex; ubex.Agent; print([name for name in ('optax', 'equinox', 'ubex.deep') if name in sys.modules])"

@@ -1,0 +1,149 @@
+"""Draws docs/truth.svg: the variance of values by brute force and by four estimates, without and with cycles.
+
+`python tools/plot_truth.py` computes results/truth.csv anew and draws it. The two posteriors are made as those of `ubex run
+calibration`, by NumPy's generator with seed 0; none was chosen for its picture.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+import ubex
+from ubex.experiments import calibration_cases
+from ubex.tabular import truth
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLE, PICTURE = ROOT / "results" / "truth.csv", ROOT / "docs" / "truth.svg"
+KINDS = {
+    "acyclic-random": "no state is visited twice: the paper's assumptions hold",
+    "cyclic-sparse": "states are visited again: they do not",
+}
+SIZE, COUNT, DISCOUNT = 25, 1.0, 0.95
+"""States, pseudo-counts of a possible next state, discount."""
+TRUTH_SAMPLES, SAMPLES, MEMBERS, DRAWS = 20_000, 1000, 5, 200
+"""Of brute force, of exact-ube and pombu, of an ensemble, and of ensembles behind its range."""
+
+WIDTH, HEIGHT, TOP, BOTTOM, LEFT, GAP = 880, 350, 84, 44, 52, 62
+COLUMN = (WIDTH - LEFT - GAP - 12) / 2
+SERIES = ("closed-form", "exact-ube", "pombu")
+LEGEND = {
+    "truth": ("truth", "brute force, 20,000 samples"),
+    "closed-form": ("closed-form", "no samples"),
+    "exact-ube": ("exact-ube", "1,000 samples"),
+    "pombu": ("pombu", "1,000 samples"),
+    "ensemble": ("ensemble-var", "5 samples: median, 10 to 90%"),
+}
+STYLE = """
+text { font: 12px system-ui, sans-serif; fill: #1f2328 } .small { font-size: 11px; fill: #59636e } .title { font-size: 13px }
+.axis { stroke: #8c959f } .grid { stroke: #8c959f; opacity: .25 } .truth { stroke: #1f2328; stroke-width: 2.5; fill: none }
+.ensemble { stroke: #8c959f; stroke-width: 7; opacity: .4 } .median { stroke: #59636e; stroke-width: 1.5 }
+.closed-form { stroke: #0072b2; fill: none; stroke-width: 1.8 } .exact-ube { stroke: #c14b00; fill: none; stroke-width: 1.8 }
+.pombu { stroke: #00805f; fill: none; stroke-width: 1.8 }
+@media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .small { fill: #9198a1 } .truth { stroke: #e6edf3 }
+.median { stroke: #b1bac4 } .closed-form { stroke: #58b5f0 } .exact-ube { stroke: #ff8f4a } .pombu { stroke: #3fd1a4 } }
+"""
+
+
+def case_of(kind: str) -> calibration_cases.Case:
+    """The posterior and the policy of one panel."""
+    return calibration_cases.make(kind, COUNT, SIZE, 0, np.random.default_rng(0))
+
+
+def estimate(case: calibration_cases.Case, name: str) -> NDArray[np.float64]:
+    """By one of `SERIES`; nothing is clipped, so that exact-ube is the equation itself. The closed form ignores the samples."""
+    return ubex.value_variance(
+        case.posterior, case.policy, DISCOUNT, estimator=name, key=1, num_models=SAMPLES, u_min=-np.inf
+    ).v
+
+
+def ensembles(case: calibration_cases.Case, draws: int) -> NDArray[np.float64]:
+    """The variance by many ensembles of five: a row each."""
+    return np.stack(
+        [
+            ubex.value_variance(case.posterior, case.policy, DISCOUNT, estimator="ensemble-var", key=key, num_models=MEMBERS).v
+            for key in range(draws)
+        ]
+    )
+
+
+def numbers() -> pd.DataFrame:
+    """The table behind the picture: a row a state, in the order of the true variance."""
+    parts = []
+    for kind in KINDS:
+        case = case_of(kind)
+        true = truth.brute_force(truth.sample_chains(case.posterior, case.policy, 0, TRUTH_SAMPLES), DISCOUNT)
+        low, middle, high = np.percentile(ensembles(case, DRAWS), (10, 50, 90), axis=0)
+        columns = {"truth": true.variance, "standard_error": true.standard_error}
+        columns |= {name: estimate(case, name) for name in SERIES}
+        columns |= {"ensemble_low": low, "ensemble_median": middle, "ensemble_high": high}
+        part = pd.DataFrame({"kind": kind, "state": np.arange(SIZE), **columns})
+        parts.append(part.sort_values("truth", kind="stable"))
+    return pd.concat(parts, ignore_index=True).round(6)
+
+
+def mark(name: str, x: float, y: float) -> str:
+    """The sign of an estimate: they differ in shape too."""
+    if name == "closed-form":
+        return f'<circle class="{name}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
+    if name == "pombu":
+        return f'<rect class="{name}" x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6"/>'
+    return f'<path class="{name}" d="M{x - 3.5:.1f} {y - 3.5:.1f}l7 7m0-7l-7 7"/>'
+
+
+def panel(rows: pd.DataFrame, title: str, left: float, top: float, step: float) -> list[str]:
+    """One posterior; the axis ends at `top`, with a line every `step`."""
+    low, high = HEIGHT - BOTTOM, TOP
+
+    def place(value: float) -> float:
+        return low - (low - high) * value / top
+
+    xs = [left + COLUMN * (i + 0.5) / len(rows) for i in range(len(rows))]
+    drawn = [f'<text class="title" x="{left:.0f}" y="{TOP - 14}">{title}</text>']
+    for tick in np.arange(0.0, top + step / 2, step):
+        y = place(tick)
+        drawn.append(f'<path class="{"grid" if tick else "axis"}" d="M{left:.0f} {y:.1f}h{COLUMN:.0f}"/>')
+        drawn.append(f'<text class="small" text-anchor="end" x="{left - 6:.0f}" y="{y + 4:.1f}">{tick:g}</text>')
+    for x, below, half, above in zip(xs, rows["ensemble_low"], rows["ensemble_median"], rows["ensemble_high"], strict=True):
+        drawn.append(f'<path class="ensemble" d="M{x:.1f} {place(below):.1f}V{place(above):.1f}"/>')
+        drawn.append(f'<path class="median" d="M{x - 4:.1f} {place(half):.1f}h8"/>')
+    line = " ".join(f"{x:.1f},{place(y):.1f}" for x, y in zip(xs, rows["truth"], strict=True))
+    drawn.append(f'<polyline class="truth" points="{line}"/>')
+    drawn += [mark(name, x, place(y)) for name in reversed(SERIES) for x, y in zip(xs, rows[name], strict=True)]
+    below = f'<text class="small" x="{left + COLUMN / 2:.0f}" y="{HEIGHT - 14}" text-anchor="middle">'
+    return [*drawn, f"{below}{len(rows)} states, in the order of their true variance</text>"]
+
+
+def picture(table: pd.DataFrame) -> str:
+    """The picture as SVG, which follows the reader's light or dark scheme."""
+    body, x = ['<text class="small" x="12" y="18">variance of the value of a state</text>'], 16.0
+    for name, (label, note) in LEGEND.items():
+        if name == "truth":
+            body.append(f'<path class="truth" d="M{x - 7:.0f} 38h14"/>')
+        elif name == "ensemble":
+            body.append(f'<path class="ensemble" d="M{x:.0f} 28v20"/><path class="median" d="M{x - 4:.0f} 38h8"/>')
+        else:
+            body.append(mark(name, x, 38.0))
+        body.append(f'<text x="{x + 12:.0f}" y="36">{label}</text><text class="small" x="{x + 12:.0f}" y="50">{note}</text>')
+        x += 34.0 + 6.2 * max(len(label), len(note))
+    for number, (kind, title) in enumerate(KINDS.items()):
+        rows = table[table["kind"] == kind]
+        largest = float(rows[["truth", "pombu", "closed-form", "ensemble_high"]].to_numpy().max())
+        step = 10.0 ** np.floor(np.log10(largest)) * (0.5 if largest / 10.0 ** np.floor(np.log10(largest)) < 4.0 else 1.0)
+        body += panel(rows, title, LEFT + number * (COLUMN + GAP), float(step * np.ceil(largest / step)), float(step))
+    says = "True variance of values and four estimates of it, for a posterior without cycles and one with cycles"
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{says}">'
+    return "\n".join([head, f"<title>{says}</title>", f"<style>{STYLE}</style>", *body, "</svg>", ""])
+
+
+def main() -> None:
+    """Computes and draws."""
+    numbers().to_csv(TABLE, index=False)
+    PICTURE.write_text(picture(pd.read_csv(TABLE)))
+
+
+if __name__ == "__main__":
+    main()
