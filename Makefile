@@ -6,11 +6,12 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: help setup browser demo test lint bench lock clean
+.PHONY: help setup browser demo test coverage lint docs bench lock clean
 
 help:
 	@echo "make demo   set up everything, compute the paper's Table 1, let every agent explore DeepSea, end in a page"
 	@echo "make test   set up everything and run the tests"
+	@echo "make docs   the documentation as a site in build/site"
 	@echo "make lint   ruff and mypy"
 	@echo "make bench  measured speed ratios"
 	@echo "make lock   resolve the dependencies again (needs uv)"
@@ -32,6 +33,9 @@ test: setup browser
 
 lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+docs: setup
+	@$(BIN)/python tools/docs_site.py
 
 bench: setup
 	@$(BIN)/ubex bench tabular
