@@ -177,7 +177,8 @@ def signature(name: str, thing: Callable[..., Any]) -> str:
         if parameter.default is not parameter.empty:
             text += f"{' = ' if given is not parameter.empty else '='}{default(parameter.default)}"
         parts.append(text)
-    gives = "" if found.return_annotation is found.empty or inspect.isclass(thing) else f" -> {written(found.return_annotation)}"
+    result = found.return_annotation
+    gives = "" if result is found.empty or inspect.isclass(thing) else f" -> {written(result)}"
     line = f"{name}({', '.join(parts)}){gives}"
     return line if len(line) <= WIDTH else f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){gives}"
 

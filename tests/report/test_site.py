@@ -92,8 +92,8 @@ def test_there_are_two_schemes_and_a_toggle_that_is_remembered(visit: Any) -> No
 
 def test_code_has_colours_and_names_lead_to_the_reference(visit: Any) -> None:
     page = visit("index.html")
-    colours = page.locator("pre code span").evaluate_all("all => [...new Set(all.map((s) => getComputedStyle(s).color))].length")
-    assert colours > 3
+    colours = page.locator("pre code span").evaluate_all("all => all.map((span) => getComputedStyle(span).color)")
+    assert len(set(colours)) > 3
     page = visit("api-ubex.html")
     text = page.locator("main").inner_text()
     assert "value_variance(" in text
@@ -130,13 +130,15 @@ def test_what_leads_nowhere_stops_the_build(tmp_path: Path, text: str, reason: s
 
 
 def test_links_between_files_become_links_between_pages(tmp_path: Path) -> None:
-    home = "# Home\n\n[a](docs/page.md#the-second) [b](data.csv) [c](https://example.org) [d](docs/)\n\n![e](docs/one%20picture.svg)"
+    home = "# Home\n\n[a](docs/page.md#the-second) [b](data.csv) [c](https://example.org) [d](docs/)"
+    home += "\n\n![e](docs/one%20picture.svg)"
     site = write(tmp_path, README=home, docs__page="# Page\n\n## The second!\n\n[home](../README.md) `ubex.value_variance`")
     (tmp_path / "data.csv").write_text("a,b\n1,2\n")
     (tmp_path / "docs" / "one picture.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
     pages = {page.name: page for page in site.build()}
     body = pages["index.html"].body
-    for address in ("page.html#the-second", "data.csv.html", "https://example.org", "docs.html", "files/docs/one%20picture.svg"):
+    picture = "files/docs/one%20picture.svg"
+    for address in ("page.html#the-second", "data.csv.html", "https://example.org", "docs.html", picture):
         assert f'"{address}"' in body
     assert 'href="index.html"' in pages["page.html"].body
     assert 'href="api-ubex.html#ubexvalue_variance"' in pages["page.html"].body
