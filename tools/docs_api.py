@@ -115,7 +115,7 @@ def modules() -> list[Module]:
 
 def documentable(thing: Any) -> bool:
     """Functions, classes and tables; no strings and no type aliases."""
-    return isinstance(thing, Mapping) or (callable(thing) and hasattr(thing, "__name__") and hasattr(thing, "__module__"))
+    return isinstance(thing, Mapping) or inspect.isclass(thing) or inspect.isfunction(inspect.unwrap(thing))
 
 
 def short(name: str) -> str:

@@ -32,7 +32,13 @@ def from_mdp(mdp: MDP, start: int = 0, horizon: int = HORIZON, name: str = "mdp"
 
 
 def discrete_sizes(env: Any) -> tuple[int, int]:
-    """Numbers of states and actions of a Gymnasium environment, if it has such."""
+    """Numbers of states and actions of a Gymnasium environment, if it has such.
+
+    Example:
+        >>> import gymnasium
+        >>> discrete_sizes(gymnasium.make("ubex/DeepSea-v0", size=3))
+        (10, 2)
+    """
     from gymnasium import spaces
 
     for kind, space in (("observation", env.observation_space), ("action", env.action_space)):
