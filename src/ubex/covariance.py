@@ -133,8 +133,8 @@ def policy_difference(
 ) -> PolicyDifference:
     """Posterior mean and variance of V(policy) - V(other) in every state, by the closed form.
 
-    What both policies do in a state they do under the same unknown row, so much of the uncertainty cancels. `policy` and `other`
-    are probabilities (S, A) or actions (S,); the other arguments are those of `value_covariance`.
+    What both policies do in a state they do under the same unknown row, so much of the uncertainty cancels.
+    Both are probabilities (S, A) or actions (S,); the other arguments are those of `value_covariance`.
 
     Example:
         >>> found = policy_difference(ubex.DirichletNormal(3, 2), [0, 0, 0], [1, 1, 1], 0.9)
