@@ -6,11 +6,13 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: help setup browser demo test coverage lint docs bench lock clean
+.PHONY: help setup browser demo test test-pybullet coverage lint docs bench lock clean
 
 help:
 	@echo "make demo   set up everything, compute the paper's Table 1, let every agent explore DeepSea, end in a page"
 	@echo "make test   set up everything and run the tests"
+	@echo "make test-pybullet  the tests of the PyBullet tasks; builds PyBullet first where there is no wheel (minutes)"
+	@echo "make coverage  the tests, and which lines of src/ubex they reach"
 	@echo "make docs   the documentation as a site in build/site"
 	@echo "make lint   ruff and mypy"
 	@echo "make bench  measured speed ratios"
@@ -30,6 +32,10 @@ browser: setup
 test: setup browser
 	@echo "tests: running with $(WORKERS) workers"
 	@$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+test-pybullet: setup
+	@$(BIN)/python tools/install_pybullet.py
+	@$(BIN)/python -m pytest $(PYTEST_ARGS) tests/bullet
 
 lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -27,6 +27,11 @@ def test_lock_names_no_index_and_pins_everything() -> None:
     assert "--index" not in LOCK.replace("--no-emit-index-url", "")
 
 
+def test_lock_of_pybullet_pins_what_the_extra_names_and_no_index() -> None:
+    lines = [line for line in (ROOT / "requirements-pybullet.lock").read_text().splitlines() if not line.startswith("#")]
+    assert [re.sub(r"==[0-9.]+$", "", line) for line in lines] == ["pybullet", "pybullet-envs-gymnasium"]
+
+
 def test_lock_avoids_the_known_bad_releases() -> None:
     pinned = re.findall(r"^jax(?:lib)?==([^ ]+)", LOCK, re.MULTILINE)
     assert pinned

@@ -120,6 +120,7 @@ def list_command(arguments: list[str]) -> int:
     """environments, estimators, agents, experiments"""
     from ubex.deep.config import DEEP_AGENTS
     from ubex.envs import ENVS
+    from ubex.envs.locomotion import LOCOMOTION
     from ubex.estimators import ESTIMATORS
     from ubex.experiments import EXPERIMENTS
     from ubex.tabular.agents import AGENTS
@@ -128,6 +129,7 @@ def list_command(arguments: list[str]) -> int:
     terminal = console()
     kinds: dict[str, Mapping[str, Any]] = {
         "environments": ENVS,
+        "environments, locomotion": LOCOMOTION,
         "estimators": ESTIMATORS,
         "agents, tabular": AGENTS,
         "agents, deep": DEEP_AGENTS,
@@ -168,6 +170,7 @@ def run_experiment(options: Any, words: list[str]) -> int:
     from ubex.runs import runner
 
     experiment = options.experiment.smoke() if options.smoke else options.experiment
+    experiment.ready()
     out = options.out or default_folder(experiment)
     terminal = console()
     summary = runner.run(experiment, out, terminal, options.how)

@@ -6,6 +6,7 @@ An environment is a name of ours, a Gymnasium id, a Gymnasium environment with D
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import sys
@@ -144,6 +145,13 @@ def by_name(name: str, settings: Mapping[str, Any]) -> Any:
         return found
     import gymnasium
 
+    from ubex.envs.locomotion import LOCOMOTION, load_pybullet
+
+    if name in LOCOMOTION:
+        return call(name, LOCOMOTION[name].make, settings)
+    if "BulletEnv" in name:
+        with contextlib.suppress(ImportError):  # Gymnasium then says that there is no such environment
+            load_pybullet()
     try:
         return gymnasium.make(name, **settings)
     except (gymnasium.error.Error, ImportError) as error:
@@ -152,7 +160,7 @@ def by_name(name: str, settings: Mapping[str, Any]) -> Any:
             raise InputError(f"{name} needs an extra that is not installed: pip install 'ubex[{extra}]' ({reason})") from None
         if isinstance(error, gymnasium.error.DependencyNotInstalled):
             raise InputError(f"{name} needs something that is not installed: {reason}") from None
-        choices = ", ".join(ENVS)
+        choices = ", ".join((*ENVS, *LOCOMOTION))
         raise InputError(
             f"unknown environment {name!r}: {reason}; a Gymnasium id, module:Class, or one of: {choices}"
         ) from None

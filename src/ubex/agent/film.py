@@ -56,8 +56,10 @@ class Film:
 
 def drawing(name: str, settings: Mapping[str, Any]) -> Any:
     """An environment by name that draws itself, on a machine without a screen too."""
+    from ubex.envs.locomotion import draw_without_screen
+
     if not os.environ.get("DISPLAY"):
-        os.environ.setdefault("MUJOCO_GL", "egl")
+        draw_without_screen()
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     given = {**settings, "render_mode": MODE}
     if name in ENVS:

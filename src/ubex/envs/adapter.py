@@ -120,11 +120,12 @@ def world(env: Any, horizon: int | None = None, terminates: Any = None, reward: 
     """An environment after every check. `terminates` is a JAX function of (observation, action in its bounds, next
     observation); None means never. `reward` is another one; None means that it is not known.
 
-    Environments of this package know their own termination.
+    Environments of this package know their own termination, unless something is wrapped around them.
     """
     from gymnasium import spaces  # here, because the rest of ubex works without it
 
     from ubex.envs.gymnasium import GymContinuous
+    from ubex.envs.locomotion import Body
 
     own_name = env.name if isinstance(env, ContinuousEnv) else type(env).__name__
     if isinstance(env, TabularEnv):
@@ -147,6 +148,8 @@ def world(env: Any, horizon: int | None = None, terminates: Any = None, reward: 
         checks.whole("horizon", horizon, 1)
     size = int(seen.shape[0])
     own = getattr(env, "unwrapped", env)
+    if terminates is None and isinstance(env, Body):
+        terminates = env.terminates
     bounds = (tuple(low.tolist()), tuple(high.tolist()))
     inside = own.env.terminates if isinstance(own, GymContinuous) else never
     if terminates is not None:
@@ -162,8 +165,9 @@ def world(env: Any, horizon: int | None = None, terminates: Any = None, reward: 
 def knows_its_ends(env: Any) -> bool:
     """Whether this is an environment of this package, which knows where its episodes end."""
     from ubex.envs.gymnasium import GymContinuous
+    from ubex.envs.locomotion import Body
 
-    return isinstance(env, ContinuousEnv) or isinstance(getattr(env, "unwrapped", env), GymContinuous)
+    return isinstance(env, ContinuousEnv | Body) or isinstance(getattr(env, "unwrapped", env), GymContinuous)
 
 
 def never(observation: Float[Array, " O"], action: Float[Array, " A"], after: Float[Array, " O"]) -> Bool[Array, ""]:

@@ -11,6 +11,7 @@ from ubex.experiments.deep_sea_curves import DeepSeaCurves
 from ubex.experiments.deep_sea_ensemble import DeepSeaEnsemble
 from ubex.experiments.deep_sea_forms import DeepSeaForms
 from ubex.experiments.deep_sea_gain import DeepSeaGain
+from ubex.experiments.locomotion import Locomotion, LocomotionMujoco
 from ubex.experiments.pendulum import Pendulum
 from ubex.experiments.pendulum_ensemble import PendulumEnsemble
 from ubex.experiments.pendulum_values import PendulumValues
@@ -38,6 +39,8 @@ ALL: tuple[type[Experiment], ...] = (
     Pendulum,
     PendulumEnsemble,
     PendulumValues,
+    Locomotion,
+    LocomotionMujoco,
 )
 EXPERIMENTS: Mapping[str, type[Experiment]] = MappingProxyType({entry.name: entry for entry in ALL})
 

@@ -28,6 +28,8 @@ class Experiment(ABC):
     seed a job) or `batched` (in this process, all seeds of a cell in one call of `run`)."""
     figures: ClassVar[Sequence[FigureSpec]] = ()
     """What the report draws."""
+    needs: ClassVar[str] = ""
+    """A module of an extra that it cannot run without; none if empty."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Values of `--preset`, for experiments with a field of that name, and the fields that each changes by default."""
 
@@ -37,6 +39,9 @@ class Experiment(ABC):
     def __post_init__(self) -> None:
         """Refuses fields that make no sense."""
         checks.whole("seeds", self.seeds, 1)
+
+    def ready(self) -> None:  # noqa: B027  (most experiments need nothing)
+        """Refuses to begin, before anything is written, where something is missing on this machine."""
 
     @abstractmethod
     def cells(self) -> Sequence[Cell]:

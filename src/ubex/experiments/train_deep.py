@@ -174,10 +174,14 @@ class TrainDeep(Experiment):
         except BaseException:
             keep()
             raise
-        context.keep(seed, AGENT_FILE, agent.dump())
+        self.leave(agent, seed, context)
         final = agent.evaluate(self.evaluation_episodes)
         evaluations.append((agent.steps, float(final.mean())))
         return {seed: outcome(returns, evaluations, resumed)}
+
+    def leave(self, agent: Agent, seed: int, context: Context) -> None:
+        """What a finished seed leaves on disk."""
+        context.keep(seed, AGENT_FILE, agent.dump())
 
     def smoke(self) -> TrainDeep:
         """Few steps and small sizes."""

@@ -73,6 +73,8 @@ class Outcome:
     curves: Mapping[str, Curve] = field(default_factory=dict)
     earlier: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     """Scalars as they were after fewer episodes, by that number: rows of their own with it as `episodes`."""
+    earlier_unit: str = "episodes"
+    """The column that `earlier` is counted in: episodes or steps."""
 
 
 @dataclass(frozen=True)

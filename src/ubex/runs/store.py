@@ -172,8 +172,8 @@ class Store:
                     "seed": seed,
                 }
                 rows += [{**head, "metric": m, "value": v, **cell.settings} for m, v in outcome.scalars.items()]
-                for episodes, scalars in outcome.earlier.items():
-                    settings = {**cell.settings, "episodes": episodes}
+                for number, scalars in outcome.earlier.items():
+                    settings = {**cell.settings, outcome.earlier_unit: number}
                     rows += [{**head, "metric": m, "value": v, **settings} for m, v in scalars.items()]
                 for metric, curve in outcome.curves.items():
                     points += [
@@ -278,8 +278,9 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         metric: {"unit": c.unit, "index": [int(i) for i in c.index], "values": [float(v) for v in c.values]}
         for metric, c in outcome.curves.items()
     }
-    earlier = {str(episodes): numbers(scalars) for episodes, scalars in outcome.earlier.items()}
-    return {"scalars": numbers(outcome.scalars), "curves": curves} | ({"earlier": earlier} if earlier else {})
+    earlier = {str(number): numbers(scalars) for number, scalars in outcome.earlier.items()}
+    more = {"earlier": earlier, "earlier_unit": outcome.earlier_unit} if earlier else {}
+    return {"scalars": numbers(outcome.scalars), "curves": curves} | more
 
 
 def numbers(scalars: Mapping[str, float]) -> dict[str, float]:
@@ -290,8 +291,8 @@ def numbers(scalars: Mapping[str, float]) -> dict[str, float]:
 def from_json(data: Mapping[str, Any]) -> Outcome:
     """The inverse of `to_json`."""
     curves = {metric: Curve(**curve) for metric, curve in data["curves"].items()}
-    earlier = {int(episodes): dict(scalars) for episodes, scalars in data.get("earlier", {}).items()}
-    return Outcome(dict(data["scalars"]), curves, earlier)
+    earlier = {int(number): dict(scalars) for number, scalars in data.get("earlier", {}).items()}
+    return Outcome(dict(data["scalars"]), curves, earlier, data.get("earlier_unit", "episodes"))
 
 
 def tidy(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
