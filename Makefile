@@ -37,6 +37,10 @@ test-pybullet: setup
 	@$(BIN)/python tools/install_pybullet.py
 	@$(BIN)/python -m pytest $(PYTEST_ARGS) tests/bullet
 
+coverage: setup browser
+	@$(BIN)/python tools/line_coverage.py --clear
+	@$(BIN)/python -m pytest -n $(WORKERS) -p line_coverage $(PYTEST_ARGS); status=$$?; $(BIN)/python tools/line_coverage.py; exit $$status
+
 lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 

@@ -171,7 +171,7 @@ def signature(name: str, thing: Callable[..., Any]) -> str:
         if parameter.kind is parameter.KEYWORD_ONLY and not starred:
             parts.append("*")
         starred = starred or parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL)
-        mark = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        mark = "*" * ((parameter.kind is parameter.VAR_POSITIONAL) + 2 * (parameter.kind is parameter.VAR_KEYWORD))
         given = parameter.annotation
         text = f"{mark}{parameter.name}" + ("" if given is parameter.empty else f": {written(given)}")
         if parameter.default is not parameter.empty:
