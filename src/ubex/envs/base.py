@@ -78,6 +78,23 @@ def finite_horizon_optimum(p: np.ndarray, r: np.ndarray, horizon: int) -> np.nda
     return value
 
 
+def finite_horizon_value(p: np.ndarray, r: np.ndarray, policy: np.ndarray, horizon: int) -> np.ndarray:
+    """Undiscounted return of a deterministic policy (S,) over `horizon` steps from every state, by backups.
+
+    p is (S, A, S), r is (S, A), and the answer is (S,).
+
+    Example:
+        >>> finite_horizon_value(np.ones((1, 1, 1)), np.array([[2.0]]), np.array([0]), 3).tolist()
+        [6.0]
+    """
+    states = np.arange(p.shape[0])
+    rows, rewards = p[states, policy], r[states, policy]
+    value = np.zeros(p.shape[0])
+    for _ in range(horizon):
+        value = rewards + rows @ value
+    return value
+
+
 class Trajectory(NamedTuple):
     """One episode, padded to the horizon; `valid` marks the steps that happened."""
 

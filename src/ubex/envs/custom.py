@@ -10,6 +10,8 @@ from ubex.types import MDP, InputError
 
 HORIZON = 100
 """Steps of an episode where nobody says how many."""
+MAX_STEPS = 10_000
+"""An episode longer than this needs a time limit."""
 
 
 def from_mdp(mdp: MDP, start: int = 0, horizon: int = HORIZON, name: str = "mdp") -> TabularEnv:

@@ -219,7 +219,7 @@ def compare(results: pd.DataFrame) -> pd.DataFrame:
             if key in group and not pd.isna(group[key]):
                 fits &= table[key].eq(group[key]) | table[key].isna()
         estimate = _estimate(values)
-        interval = bootstrap_interval(values, _mean) if fits.any() else (math.nan, math.nan)
+        interval = bootstrap_interval(values, np.mean) if fits.any() else (math.nan, math.nan)
         for other in table[fits].to_dict("records"):
             theirs = _Estimate(other["mean"], other["standard_error"], other["seeds"])
             keys = {key: other[key] if pd.isna(group.get(key, math.nan)) else group[key] for key in KEYS}
@@ -276,11 +276,6 @@ def _require(results: pd.DataFrame, columns: Sequence[str]) -> None:
     for column in columns:
         if column not in results.columns:
             raise InputError(f"the results lack the column {column}; they have: {', '.join(map(str, results.columns))}")
-
-
-def _mean(samples: Float[np.ndarray, "*n T"], axis: int = -1) -> Any:
-    """The mean along an axis."""
-    return np.mean(samples, axis=axis)
 
 
 def _trimmed_mean(samples: Float[np.ndarray, "*n T"], axis: int = -1) -> Any:
