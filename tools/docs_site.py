@@ -31,12 +31,14 @@ from pygments.util import ClassNotFound
 ROOT = Path(__file__).resolve().parent.parent
 FRAME = Path(__file__).resolve().parent / "site"
 HOME, FILES = "index.html", "files"
+NAMES = {"README.md": HOME, "docs/index.md": "guide.html"}
+"""Pages that are not named after their file."""
 IMAGES = (".svg", ".png", ".gif", ".jpg", ".jpeg", ".webp")
 SHOWN_LINES = 200
 """Lines of a linked file that its page shows; the whole file lies next to it."""
 GROUPS = (
     ("Theory", ("equations", "closed-form")),
-    ("Results", ("results", "reproducing", "performance")),
+    ("Results", ("results", "reproduce", "performance")),
     ("Contribute", ("CONTRIBUTING", "architecture", "adding", "CHANGELOG")),
 )
 """Headings of the navigation and the pages under them, by file name; all other pages are the guide."""
@@ -135,7 +137,7 @@ class Site:
         inside = source.relative_to(self.root)
         flat = "-".join(inside.parts[1:] if inside.parts[0] == "docs" and len(inside.parts) == 2 else inside.parts)
         if source.suffix == ".md":
-            name = HOME if inside == Path("README.md") else f"{flat.removesuffix('.md')}.html"
+            name = NAMES.get(inside.as_posix(), f"{flat.removesuffix('.md')}.html")
             known = source.parent in (self.root, self.root / "docs")
             return self.add(Page(source, name, source.read_text(encoding="utf-8"), group_of(source.stem) if known else ""))
         return self.add(Page(source, f"{flat}.html", listing(source, str(inside))))
@@ -240,9 +242,10 @@ class Site:
         shutil.copyfile(FRAME / "site.js", self.out / "site.js")
 
     def menu(self) -> list[tuple[str, list[Page]]]:
-        """The navigation: the guide in the order in which the README links to it, then the other groups."""
+        """The navigation: the guide in the order in which its contents, or the README, link to it, then the other groups."""
         home = self.pages[self.root / "README.md"]
-        order = [reference.target for reference in self.references if reference.page is home]
+        contents = self.pages.get(self.root / "docs" / "index.md", home)
+        order = [contents.name, *(link.target for link in self.references if link.page is contents)]
         place = {name: index for index, name in reversed(list(enumerate(order)))}
         guide = [page for page in self.pages.values() if page.group == GUIDE]
         guide.sort(key=lambda page: (page is not home, place.get(page.name, len(order)), page.name))

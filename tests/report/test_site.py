@@ -153,6 +153,11 @@ def test_the_guide_is_in_the_order_of_the_readme(tmp_path: Path) -> None:
     groups = {heading: [page.label for page in pages] for heading, pages in site.menu()}
     assert groups["Guide"] == ["Start", "Z", "A", "M"]
     assert groups["Theory"] == ["Equations"]
+    (tmp_path / "docs" / "index.md").write_text("# Contents\n\n[m](m.md)")
+    site = Site(tmp_path, tmp_path / "out")
+    site.build()
+    assert [page.label for page in site.menu()[0][1]] == ["Start", "Contents", "M", "A", "Z"]
+    assert (tmp_path / "out" / "guide.html").exists()
 
 
 def test_anchors_follow_the_rule_of_github() -> None:
