@@ -124,3 +124,20 @@ def test_what_does_not_contract_is_of_first_order_and_says_so() -> None:
     np.testing.assert_array_equal(found.actions, first.actions)
     assert (np.asarray(found.states) > 0.0).all()
     assert np.isfinite(found.states).all()
+
+
+def test_the_fixed_point_needs_one_product_for_each_action() -> None:
+    """Matrix products are what it costs; the bound of 4 + 4 A solves leaves room for A of them and no more."""
+    states, actions = 64, 4
+    with jax.enable_x64(True):
+        p = jnp.full((states, actions, states), 1.0 / states)
+        rows = DirichletRows(Table(p), jnp.ones((states, actions)), jnp.zeros((states, actions)))
+        root, value, policy = jnp.eye(states), jnp.ones(states), jnp.full((states, actions), 1.0 / actions)
+
+        def both(root: jax.Array) -> tuple[jax.Array, jax.Array]:
+            local = closed_form.local_uncertainty(rows, (root, root), (value, value), (policy, policy), 0.9, False)
+            return closed_form.variances(rows, root, local, 0.9)
+
+        cost = jax.jit(both).lower(root).compile().cost_analysis()
+    assert cost is not None
+    assert cost["flops"] < 1.5 * actions * 2 * states**3

@@ -73,8 +73,8 @@ class Rows(Protocol):
         """l -> tr(Sigma C) between any two actions of a state, with C = X diag(l) Y^T for the given X, Y."""
         ...
 
-    def averaged_trace(self, roots: Pair, policies: Pair) -> Float[Array, "S S"]:
-        """The matrix that takes l to the policies' average of `trace`: many rounds need no more than it."""
+    def averaged_trace(self, roots: Pair, policies: Pair) -> Callable[[Float[Array, " S"]], Float[Array, " S"]]:
+        """l -> the policies' average of `trace`: what many rounds need, and cheaper than averaging each time."""
         ...
 
 
@@ -103,12 +103,12 @@ class DirichletRows(NamedTuple):
 
         return apply
 
-    def averaged_trace(self, roots: Pair, policies: Pair) -> Float[Array, "S S"]:
-        """The matrix that takes l to the policies' average of `trace`."""
+    def averaged_trace(self, roots: Pair, policies: Pair) -> Callable[[Float[Array, " S"]], Float[Array, " S"]]:
+        """l -> the policies' average of `trace`."""
         x, y = roots
-        a, b = policies
-        between = self.mean.times(x * y) - row_products(self.mean, roots)
-        return jnp.sum((a * b / (self.total + 1.0))[:, :, None] * between, axis=1)
+        diagonal, weight = x * y, policies[0] * policies[1] / (self.total + 1.0)
+        squares = jnp.sum(weight[:, :, None] * row_products(self.mean, roots), axis=1)
+        return lambda local: jnp.sum(weight * self.mean.expect(diagonal @ local), axis=1) - squares @ local
 
 
 class SampledRows(NamedTuple):
@@ -129,9 +129,10 @@ class SampledRows(NamedTuple):
         products = self._products(roots)
         return lambda local: products @ local
 
-    def averaged_trace(self, roots: Pair, policies: Pair) -> Float[Array, "S S"]:
-        """The matrix that takes l to the policies' average of `trace`."""
-        return jnp.einsum("sa,sabt,sb->st", policies[0], self._products(roots), policies[1])
+    def averaged_trace(self, roots: Pair, policies: Pair) -> Callable[[Float[Array, " S"]], Float[Array, " S"]]:
+        """l -> the policies' average of `trace`."""
+        matrix = jnp.einsum("sa,sabt,sb->st", policies[0], self._products(roots), policies[1])
+        return lambda local: matrix @ local
 
     def _products(self, roots: Pair) -> Float[Array, "S A A S"]:
         """The mean over samples of ((p - pbar) X)_t ((p' - pbar') Y)_t."""
@@ -186,7 +187,7 @@ def local_uncertainty(rows: Rows, roots: Pair, values: Pair, policies: Pair, dis
 
     def improve(state: State) -> State:
         rounds, local, _ = state
-        better = start + discount**2 * (step @ local)
+        better = start + discount**2 * step(local)
         return rounds + 1, better, jnp.max(jnp.abs(better - local))
 
     def by_action(local: Float[Array, " S"]) -> Float[Array, "S A"]:
