@@ -6,12 +6,14 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: help setup browser demo test test-pybullet lint bench lock clean
+.PHONY: help setup browser demo test test-pybullet coverage lint docs bench lock clean
 
 help:
 	@echo "make demo   set up everything, compute the paper's Table 1, let every agent explore DeepSea, end in a page"
 	@echo "make test   set up everything and run the tests"
 	@echo "make test-pybullet  the tests of the PyBullet tasks; builds PyBullet first where there is no wheel (minutes)"
+	@echo "make coverage  the tests, and which lines of src/ubex they reach"
+	@echo "make docs   the documentation as a site in build/site"
 	@echo "make lint   ruff and mypy"
 	@echo "make bench  measured speed ratios"
 	@echo "make lock   resolve the dependencies again (needs uv)"
@@ -35,8 +37,15 @@ test-pybullet: setup
 	@$(BIN)/python tools/install_pybullet.py
 	@$(BIN)/python -m pytest $(PYTEST_ARGS) tests/bullet
 
+coverage: setup browser
+	@$(BIN)/python tools/line_coverage.py --clear
+	@$(BIN)/python -m pytest -n $(WORKERS) -p line_coverage $(PYTEST_ARGS); status=$$?; $(BIN)/python tools/line_coverage.py; exit $$status
+
 lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+docs: setup
+	@$(BIN)/python tools/docs_site.py
 
 bench: setup
 	@$(BIN)/ubex bench tabular

@@ -22,9 +22,9 @@ import pandas as pd
 from jaxtyping import Array, Float, Int
 
 from ubex.closed_form import local_uncertainty
-from ubex.envs.base import TabularEnv, rollout
+from ubex.envs.base import TabularEnv, finite_horizon_value, rollout
 from ubex.envs.deep_sea import deep_sea
-from ubex.envs.n_room import HORIZON, ROOM, finite_horizon_value, floor_plan, seven_room
+from ubex.envs.n_room import HORIZON, ROOM, floor_plan, seven_room
 from ubex.experiments.deep_sea import SOLVED
 from ubex.experiments.seven_room import PUBLISHED_OPTIMUM
 from ubex.keys import as_key, named

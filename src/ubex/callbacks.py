@@ -20,7 +20,14 @@ from ubex import checks
 
 
 class Info(NamedTuple):
-    """What a callback learns."""
+    """What a callback learns.
+
+    Example:
+        >>> def shout(info: Info) -> bool:
+        ...     return info.episode < 1  # False stops the run
+        >>> ubex.Agent("psrl", "deep-sea", env_args={"size": 3}).learn(9, shout).episodes
+        2
+    """
 
     agent: Any
     """The `ubex.Agent`."""
@@ -44,7 +51,13 @@ Callback: TypeAlias = Callable[[Info], bool | None]
 
 
 class Checkpoint:
-    """Saves the agent every so many steps, and when `learn` ends, even by an error of the environment or an interrupt."""
+    """Saves the agent every so many steps, and when `learn` ends, even by an error of the environment or an interrupt.
+
+    Example:
+        >>> agent = ubex.Agent("psrl", "deep-sea", env_args={"size": 3}).learn(3, Checkpoint("agent.npz"))
+        >>> ubex.Agent.load("agent.npz").steps
+        3
+    """
 
     def __init__(self, path: str | Path, every: int = 10_000) -> None:
         """`path` is the file, overwritten each time in one step."""
@@ -63,7 +76,14 @@ class Checkpoint:
 
 
 class Evaluate:
-    """Plays episodes with the mean action, at the first end of an episode after every so many steps."""
+    """Plays episodes with the mean action, at the first end of an episode after every so many steps.
+
+    Example:
+        >>> watch = Evaluate(every=3, episodes=1)
+        >>> agent = ubex.Agent("psrl", "deep-sea", env_args={"size": 3}).learn(6, watch)
+        >>> [step for step, mean, deviation in watch.history]
+        [3, 6]
+    """
 
     def __init__(
         self,
@@ -98,7 +118,13 @@ class Evaluate:
 
 
 class StopOnReward:
-    """Stops when the mean of the last returns is high enough; `Evaluate(then=StopOnReward(200.0, 1))` looks at evaluations."""
+    """Stops when the mean of the last returns is high enough; `Evaluate(then=StopOnReward(200.0, 1))` looks at evaluations.
+
+    Example:
+        >>> agent = ubex.Agent("psrl", "deep-sea", env_args={"size": 3})
+        >>> agent.learn(30, StopOnReward(-1.0, episodes=2)).episodes
+        2
+    """
 
     def __init__(self, threshold: float, episodes: int = 10) -> None:
         """The mean is over this many episodes, or evaluations."""
@@ -112,7 +138,14 @@ class StopOnReward:
 
 
 class Progress:
-    """Prints a line now and then."""
+    """Prints a line now and then.
+
+    Example:
+        >>> agent = ubex.Agent("psrl", "deep-sea", env_args={"size": 3})
+        >>> agent.learn(3, Progress(file=sys.stdout)).steps
+        step 3 of 3, episode 0, return ...
+        3
+    """
 
     def __init__(self, seconds: float = 2.0, file: io.TextIOBase | TextIO | None = None) -> None:
         """At most one line in this many seconds, to standard error by default."""

@@ -149,7 +149,8 @@ def run_command(arguments: list[str]) -> int:
 
     if not arguments or arguments[0] in ("-h", "--help"):
         print("usage: ubex run NAME [--smoke] [--out DIR] [the experiment's own flags]\n\nexperiments:")
-        print("\n".join(f"  {name:<12} {entry.summary}" for name, entry in EXPERIMENTS.items()))
+        width = max(map(len, EXPERIMENTS))
+        print("\n".join(f"  {name:<{width}} {entry.summary}" for name, entry in EXPERIMENTS.items()))
         return 0 if arguments else BAD_INPUT
     name = checks.one_of("experiment", arguments[0], EXPERIMENTS)
     options = parse(run_options(EXPERIMENTS[name], preset(EXPERIMENTS[name], arguments)), arguments[1:], f"ubex run {name}")

@@ -26,7 +26,13 @@ from ubex.types import MDP, InputError, KeyLike, Posterior, ValueVariance
 
 
 class ValueCovariance(NamedTuple):
-    """What `value_covariance` returns, as NumPy arrays."""
+    """What `value_covariance` returns, as NumPy arrays.
+
+    Example:
+        >>> found = ubex.value_covariance(ubex.DirichletNormal(3, 2), [0, 0, 0], 0.9)
+        >>> found.covariance.shape, found.mean.shape, found.converged
+        ((3, 3), (3,), True)
+    """
 
     covariance: Float[np.ndarray, "S S"]
     """Posterior covariance of the values of any two states."""
@@ -37,7 +43,13 @@ class ValueCovariance(NamedTuple):
 
 
 class PolicyDifference(NamedTuple):
-    """What `policy_difference` returns: of V under the first policy minus V under the second."""
+    """What `policy_difference` returns: of V under the first policy minus V under the second.
+
+    Example:
+        >>> found = ubex.policy_difference(ubex.DirichletNormal(3, 2), [0, 0, 0], [0, 0, 0], 0.9)
+        >>> found.mean.shape, bool(found.variance.max() < 1e-9)
+        ((3,), True)
+    """
 
     mean: Float[np.ndarray, " S"]
     variance: Float[np.ndarray, " S"]
@@ -94,8 +106,7 @@ def value_covariance(
             of its own, drawn anew from the posterior: no row is met twice, and the answer is exact for that posterior.
 
     Example:
-        >>> posterior = __import__("ubex").DirichletNormal(3, 1)
-        >>> value_covariance(posterior, [0, 0, 0], 0.9).covariance.shape
+        >>> value_covariance(ubex.DirichletNormal(3, 2), [0, 0, 0], 0.9).covariance.shape
         (3, 3)
     """
     if horizon is not None:
@@ -120,9 +131,15 @@ def policy_difference(
     ddof: int = 0,
     horizon: int | None = None,
 ) -> PolicyDifference:
-    """Posterior mean and variance of V(policy) - V(other) in every state, by the closed form; arguments as `value_covariance`.
+    """Posterior mean and variance of V(policy) - V(other) in every state, by the closed form.
 
     What both policies do in a state they do under the same unknown row, so much of the uncertainty cancels.
+    Both are probabilities (S, A) or actions (S,); the other arguments are those of `value_covariance`.
+
+    Example:
+        >>> found = policy_difference(ubex.DirichletNormal(3, 2), [0, 0, 0], [1, 1, 1], 0.9)
+        >>> found.mean.shape, found.variance.shape
+        ((3,), (3,))
     """
     discount = checks.discount_factor(discount)
     problem = moments(source, key, num_models, ddof)

@@ -18,6 +18,7 @@ KNOWN_BAD_JAX = ("0.10.2", "0.11.0")
 PACKAGES = (
     "jax",
     "jaxlib",
+    "jaxtyping",
     "equinox",
     "optax",
     "gymnasium",
@@ -25,6 +26,7 @@ PACKAGES = (
     "scipy",
     "pandas",
     "matplotlib",
+    "pillow",
     "tyro",
     "rich",
     "jinja2",

@@ -16,7 +16,12 @@ SEED_LIMIT = 2**63
 
 
 def as_key(key: Any) -> Key:
-    """A JAX key from a key of either style or from an integer seed."""
+    """A JAX key from a key of either style or from an integer seed.
+
+    Example:
+        >>> bool(as_key(7) == jax.random.key(7))
+        True
+    """
     if is_typed_key(key):
         typed: Key = key
         return typed
@@ -35,15 +40,31 @@ def as_key(key: Any) -> Key:
 
 
 def is_typed_key(key: object) -> bool:
-    """Whether this is a JAX key of the new style."""
+    """Whether this is a JAX key of the new style.
+
+    Example:
+        >>> is_typed_key(jax.random.key(0)), is_typed_key(0)
+        (True, False)
+    """
     return isinstance(key, jax.Array) and bool(jnp.issubdtype(key.dtype, jax.dtypes.prng_key))
 
 
 def named(key: Key, name: str) -> Key:
-    """The key's child of that name."""
+    """The key's child of that name.
+
+    Example:
+        >>> key = jax.random.key(0)
+        >>> bool(named(key, "rewards") == named(key, "transitions"))
+        False
+    """
     return jax.random.fold_in(key, zlib.crc32(name.encode()))
 
 
 def host_generator(key: Key) -> np.random.Generator:
-    """A NumPy generator that the key determines, for what is drawn once on the host."""
+    """A NumPy generator that the key determines, for what is drawn once on the host.
+
+    Example:
+        >>> host_generator(jax.random.key(0)).random(3).shape
+        (3,)
+    """
     return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())

@@ -36,7 +36,13 @@ BLOCK = 50
 
 
 class Training(NamedTuple):
-    """What training gives."""
+    """What training gives.
+
+    Example:
+        >>> result = ubex.train("deep-sea", "psrl", episodes=3, env_args={"size": 3})
+        >>> result.returns.shape, result.policy.shape
+        ((3,), (9,))
+    """
 
     returns: Float[np.ndarray, " E"]
     """Undiscounted return of every episode."""

@@ -19,7 +19,15 @@ KeyLike: TypeAlias = int | PRNGKeyArray | np.ndarray
 
 
 class InputError(ValueError):
-    """Bad input from the caller: one line that names the problem and the place."""
+    """Bad input from the caller: one line that names the problem and the place.
+
+    Example:
+        >>> try:
+        ...     ubex.value_variance(ubex.MDP(p=[[[1.0]]], r=[[0.0]]), [0], 0.9)
+        ... except ubex.InputError as error:
+        ...     print(error)
+        p has shape (1, 1, 1), one MDP without a sample axis: a variance needs samples, (N, S, A, S)
+    """
 
 
 class MDP(NamedTuple):
@@ -36,7 +44,13 @@ class MDP(NamedTuple):
 
 
 class Transitions(NamedTuple):
-    """Observed transitions, one per row; a posterior conditions on them."""
+    """Observed transitions, one per row, each field of shape (T,); a posterior conditions on them.
+
+    Example:
+        >>> seen = Transitions(state=[0], action=[0], reward=[1.0], next_state=[1])
+        >>> ubex.DirichletNormal(2, 1).observe(seen).mean().r[0, 0].round(3)
+        np.float64(1.0)
+    """
 
     state: ArrayLike
     action: ArrayLike
@@ -46,7 +60,12 @@ class Transitions(NamedTuple):
 
 @runtime_checkable
 class Posterior(Protocol):
-    """Anything that can stand for a posterior over MDPs."""
+    """Anything that can stand for a posterior over MDPs.
+
+    Example:
+        >>> isinstance(ubex.DirichletNormal(2, 1), Posterior)
+        True
+    """
 
     def sample(self, key: KeyLike, num_models: int) -> MDP:
         """Draws MDPs, on a leading axis."""
@@ -62,6 +81,12 @@ class NextValues(NamedTuple):
 
     The trailing shape is `S A` or `S` where they are computed exactly (tabular) and `B` where they are estimated by
     sampling (deep). "Mean" values are those of the posterior mean; "own" values are those of member i.
+
+    Example:
+        >>> x = jnp.zeros((5, 3, 2))  # N = 5 members, trailing shape S A = 3 2
+        >>> moments = NextValues(x, x, x, x, total=x[0], chi_square=x, value_bound=jnp.asarray(0.0))
+        >>> ubex.ESTIMATORS["pombu"].local(moments, 0).shape
+        (3, 2)
     """
 
     mean_bar: Float[Array, "N *sa"]
@@ -81,7 +106,13 @@ class NextValues(NamedTuple):
 
 
 class ValueVariance(NamedTuple):
-    """What `value_variance` returns: float64 NumPy arrays. Nothing is clamped: with `u_min=-inf` variances can be negative."""
+    """What `value_variance` returns: float64 NumPy arrays. Nothing is clamped: with `u_min=-inf` variances can be negative.
+
+    Example:
+        >>> found = ubex.value_variance(ubex.DirichletNormal(2, 1), [0, 0], 0.9, key=0, num_models=2)
+        >>> found.v.shape, found.q.shape, found.local.shape
+        ((2,), (2, 1), (2, 1))
+    """
 
     v: Float[np.ndarray, " S"]
     """Variance of the state values, by the V form of the equation."""

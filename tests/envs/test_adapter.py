@@ -11,6 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from ubex.envs import adapter
+from ubex.envs.custom import MAX_STEPS
 from ubex.envs.sparse_pendulum import sparse_pendulum
 from ubex.types import InputError
 
@@ -100,7 +101,7 @@ def test_an_endless_episode_needs_a_horizon() -> None:
     world = adapter.world(Line(limit=10**9))
     world.reset(0)
     with pytest.raises(InputError, match="longer than 10000 steps: give it a horizon"):
-        world.step(np.zeros(1, np.float32), 0, adapter.MAX_STEPS - 1)
+        world.step(np.zeros(1, np.float32), 0, MAX_STEPS - 1)
 
 
 @pytest.mark.parametrize(

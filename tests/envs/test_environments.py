@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ubex.envs.base import TabularEnv, rollout
+from ubex.envs.base import TabularEnv, finite_horizon_value, rollout
 from ubex.envs.custom import from_mdp
 from ubex.envs.deep_sea import deep_sea
-from ubex.envs.n_room import HORIZON, finite_horizon_value, floor_plan, n_room, seven_room
+from ubex.envs.n_room import HORIZON, floor_plan, n_room, seven_room
 from ubex.envs.toy import toy
 from ubex.types import MDP
 

@@ -5,48 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 import synthetic
+from watching import Watch
 
 from ubex.report import html
 
-playwright = pytest.importorskip("playwright.sync_api")
-
 ROOT = Path(__file__).resolve().parents[2]
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-
-
-@dataclass
-class Watch:
-    """What a page complained about or asked for."""
-
-    complaints: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """A headless Chromium of this system."""
-    found = subprocess.run([sys.executable, ROOT / "tools" / "browser.py"], capture_output=True, text=True, check=True)
-    path = found.stdout.strip()
-    if not path:
-        pytest.skip("no Chromium on this machine: `python tools/browser.py --install` gets one, or set UBEX_CHROMIUM")
-    with playwright.sync_playwright() as driver:
-        running = driver.chromium.launch(executable_path=path, args=list(FLAGS))
-        yield running
-        running.close()
 
 
 @pytest.fixture(scope="module")
@@ -69,20 +38,14 @@ def open_page(browser: Any, address: str) -> Iterator[Any]:
     def opened(at: str = address, **options: Any) -> Any:
         context = browser.new_context(**{"viewport": {"width": 1100, "height": 800}, **options})
         contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(10_000)
-        page.on("console", lambda message: message.type in ("error", "warning") and watch.complaints.append(message.text))
-        page.on("pageerror", lambda error: watch.complaints.append(str(error)))
-        page.on("dialog", lambda dialog: (watch.complaints.append("a script ran"), dialog.dismiss()))
-        page.on("request", lambda request: watch.requests.append(request.url))
+        page = watch.page(context)
         page.goto(at)
         return page
 
     yield opened
     for context in contexts:
         context.close()
-    assert watch.complaints == []
-    assert [url for url in watch.requests if not url.startswith(("file:", "data:"))] == []
+    watch.check()
     assert len([url for url in watch.requests if url.startswith("file:")]) == len(contexts)
 
 
@@ -299,3 +262,16 @@ def test_only_the_first_seed_is_open(open_page: Any, gallery: str) -> None:
     page.get_by_text("Seed 1 (3)").click()
     assert images.evaluate_all("all => all.filter((image) => image.checkVisibility()).length") == 5
     assert page.locator(".pictures > figure:not(.wide)").first.bounding_box()["width"] < 400  # several in a row
+
+
+def test_every_link_of_the_page_leads_somewhere(open_page: Any, gallery: str) -> None:
+    for page in (open_page(), open_page(gallery)):
+        links = page.locator("a").evaluate_all("all => all.map((a) => a.getAttribute('href'))")
+        assert links
+        folder = Path(unquote(urlsplit(page.url).path)).parent
+        ids = set(page.locator("[id]").evaluate_all("all => all.map((element) => element.id)"))
+        for link in links:
+            if link.startswith("#"):
+                assert link[1:] in ids
+            elif not link.startswith("data:"):
+                assert (folder / unquote(link)).exists(), link

@@ -167,6 +167,8 @@ class Agent:
     ) -> tuple[Any, None]:
         """The action at an observation, or at a batch of them; the second part is for those who expect a recurrent state.
 
+        Observations are (O,) or (B, O), and actions (A,) or (B, A); states and actions of tabular agents are () or (B,).
+
         Deterministic is the mean action of a deep agent, and the best action by the mean MDP of a tabular one; otherwise it is
         an action as in training.
         """
@@ -175,7 +177,7 @@ class Agent:
     def value(self, observation: Any, action: Any) -> tuple[Any, Any]:
         """Mean and standard deviation of the value of what `predict` does after this action; NaN for agents without the latter.
 
-        For one observation and action, or for a batch of both.
+        For one observation and action, or for a batch of both, shaped as for `predict`; each answer is () or (B,).
         """
         return self._core.value(observation, action)
 

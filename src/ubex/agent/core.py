@@ -112,11 +112,3 @@ class Origin(NamedTuple):
     """Its name; None where the environment itself was given."""
     env_args: Mapping[str, Any]
     horizon: int | None
-
-
-class Saved(NamedTuple):
-    """A file of an agent, as far as it is known before its kind."""
-
-    path: Path
-    payload: bytes
-    notes: dict[str, Any]

@@ -15,12 +15,13 @@ from jaxtyping import Array, Float, Int
 from ubex import checks, training
 from ubex.agent.core import Finished, Map
 from ubex.envs.base import TabularEnv
+from ubex.envs.custom import MAX_STEPS
 from ubex.keys import named
 from ubex.precision import float64
 from ubex.tabular import agents, planner
 from ubex.tabular.agents import PSRL, AgentConfig
 from ubex.tabular.belief import Belief, mean_model, reward_posterior
-from ubex.tabular.host import MAX_STEPS, HostEnv, plan, state_number
+from ubex.tabular.host import HostEnv, plan, state_number
 from ubex.tabular.worlds import Dense, Flat, Known
 from ubex.types import MDP, InputError, Key
 

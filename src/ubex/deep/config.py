@@ -152,8 +152,7 @@ class DeepConfig:
                 f"initial_steps must be at least {math.ceil(1.0 / self.validation_share)} for a validation set of one "
                 f"transition, but it is {self.initial_steps}"
             )
-        if math.isnan(checks.real("u_min", self.u_min)):
-            raise InputError("u_min is not a number")
+        checks.real("u_min", self.u_min)
         checks.one_of("precision", self.precision, PRECISIONS)
 
     @property

@@ -17,10 +17,9 @@ from jaxtyping import Array, Bool, Float
 from ubex import checks
 from ubex.envs.base import TabularEnv
 from ubex.envs.continuous import ContinuousEnv
+from ubex.envs.custom import MAX_STEPS
 from ubex.types import InputError
 
-MAX_STEPS = 10_000
-"""An episode longer than this needs a time limit."""
 LARGEST = float(np.finfo(np.float32).max)
 SUPPORTED = "deep agents support a 1-D Box of observations and a bounded 1-D Box of real-valued actions"
 TABULAR = "tabular agents support Discrete observations with Discrete actions"

@@ -23,7 +23,13 @@ class Step(NamedTuple):
 
 
 class TabularEnv(NamedTuple):
-    """A finite environment with a fixed start. `num_states` does not count the terminal state, whose index it is."""
+    """A finite environment with a fixed start. `num_states` does not count the terminal state, whose index it is.
+
+    Example:
+        >>> env = ubex.ENVS["deep-sea"].make(size=3)
+        >>> env.num_states, env.num_actions, env.horizon
+        (9, 2, 3)
+    """
 
     name: str
     num_states: int
@@ -42,7 +48,13 @@ class TabularEnv(NamedTuple):
 
 
 def table_step(mdp: MDP, terminal: int | None = None) -> Callable[[Key, Int[Array, ""], Int[Array, ""]], Step]:
-    """The `step` of an environment that is known by its tables; reaching the state `terminal` ends an episode."""
+    """The `step` of an environment that is known by its tables; reaching the state `terminal` ends an episode.
+
+    Example:
+        >>> step = table_step(MDP(p=np.array([[[0.0, 1.0]], [[0.0, 1.0]]]), r=np.array([[1.0], [0.0]])))
+        >>> int(step(jax.random.key(0), jnp.asarray(0), jnp.asarray(0)).state)
+        1
+    """
     log_p, rewards = jnp.log(jnp.asarray(mdp.p, jnp.float32)), jnp.asarray(mdp.r, jnp.float32)
 
     def step(key: Key, state: Int[Array, ""], action: Int[Array, ""]) -> Step:
@@ -54,10 +66,32 @@ def table_step(mdp: MDP, terminal: int | None = None) -> Callable[[Key, Int[Arra
 
 
 def finite_horizon_optimum(p: np.ndarray, r: np.ndarray, horizon: int) -> np.ndarray:
-    """Best undiscounted return over `horizon` steps from every state, by backups."""
+    """Best undiscounted return over `horizon` steps from every state (S,), by backups; p is (S, A, S) and r is (S, A).
+
+    Example:
+        >>> finite_horizon_optimum(np.ones((1, 1, 1)), np.array([[2.0]]), 3).tolist()
+        [6.0]
+    """
     value = np.zeros(p.shape[0])
     for _ in range(horizon):
         value = (r + p @ value).max(axis=1)
+    return value
+
+
+def finite_horizon_value(p: np.ndarray, r: np.ndarray, policy: np.ndarray, horizon: int) -> np.ndarray:
+    """Undiscounted return of a deterministic policy (S,) over `horizon` steps from every state, by backups.
+
+    p is (S, A, S), r is (S, A), and the answer is (S,).
+
+    Example:
+        >>> finite_horizon_value(np.ones((1, 1, 1)), np.array([[2.0]]), np.array([0]), 3).tolist()
+        [6.0]
+    """
+    states = np.arange(p.shape[0])
+    rows, rewards = p[states, policy], r[states, policy]
+    value = np.zeros(p.shape[0])
+    for _ in range(horizon):
+        value = rewards + rows @ value
     return value
 
 
@@ -72,7 +106,13 @@ class Trajectory(NamedTuple):
 
 
 def rollout(env: TabularEnv, key: Key, policy: Int[Array, " S"]) -> Trajectory:
-    """One episode of a deterministic policy, as one compiled loop."""
+    """One episode of a deterministic policy, as one compiled loop.
+
+    Example:
+        >>> env = ubex.ENVS["deep-sea"].make(size=3)
+        >>> rollout(env, jax.random.key(0), jnp.ones(9, jnp.int32)).state.tolist()
+        [0, 4, 8]
+    """
 
     def one(
         carry: tuple[Int[Array, ""], Bool[Array, ""]], key: Key

@@ -10,6 +10,8 @@ from ubex.types import MDP, InputError
 
 HORIZON = 100
 """Steps of an episode where nobody says how many."""
+MAX_STEPS = 10_000
+"""An episode longer than this needs a time limit."""
 
 
 def from_mdp(mdp: MDP, start: int = 0, horizon: int = HORIZON, name: str = "mdp") -> TabularEnv:
@@ -32,7 +34,13 @@ def from_mdp(mdp: MDP, start: int = 0, horizon: int = HORIZON, name: str = "mdp"
 
 
 def discrete_sizes(env: Any) -> tuple[int, int]:
-    """Numbers of states and actions of a Gymnasium environment, if it has such."""
+    """Numbers of states and actions of a Gymnasium environment, if it has such.
+
+    Example:
+        >>> import gymnasium
+        >>> discrete_sizes(gymnasium.make("ubex/DeepSea-v0", size=3))
+        (10, 2)
+    """
     from gymnasium import spaces
 
     for kind, space in (("observation", env.observation_space), ("action", env.action_space)):

@@ -23,7 +23,12 @@ RIGHT = 1
 
 @functools.lru_cache(maxsize=32)
 def deep_sea(size: int = 10) -> TabularEnv:
-    """DeepSea with a grid of `size` times `size` cells; the same record each time, so that programs are compiled once."""
+    """DeepSea with a grid of `size` times `size` cells; the same record each time, so that programs are compiled once.
+
+    Example:
+        >>> deep_sea(3).num_states, deep_sea(3).as_mdp().p.shape
+        (9, (10, 2, 10))
+    """
     size = checks.whole("size", size, 2)
     states = size * size
 

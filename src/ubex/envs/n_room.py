@@ -26,13 +26,23 @@ MOVES = ((0, -1), (0, 1), (1, 0), (-1, 0))
 
 
 def seven_room() -> TabularEnv:
-    """The paper's 7-room: 181 states, start (2, 20), small reward (2, 2), goal (8, 20)."""
+    """The paper's 7-room: 181 states, start (2, 20), small reward (2, 2), goal (8, 20).
+
+    Example:
+        >>> seven_room().num_states
+        181
+    """
     return n_room(7)
 
 
 @functools.lru_cache(maxsize=32)
 def n_room(rooms: int = 7) -> TabularEnv:
-    """Rooms in a snake, the start in the middle one, rewards as in the paper; the same record each time, to compile once."""
+    """Rooms in a snake, the start in the middle one, rewards as in the paper; the same record each time, to compile once.
+
+    Example:
+        >>> n_room(2).num_states
+        51
+    """
     rooms = checks.whole("rooms", rooms, 2)
     free, centers = floor_plan(rooms)
     cells = [tuple(cell) for cell in np.argwhere(free)]
@@ -61,7 +71,13 @@ def n_room(rooms: int = 7) -> TabularEnv:
 
 
 def floor_plan(rooms: int) -> tuple[np.ndarray, list[tuple[int, int]]]:
-    """Free cells of the grid, and the centre of every room along the snake."""
+    """Free cells of the grid (rows, columns), and the centre of every room along the snake.
+
+    Example:
+        >>> free, centers = floor_plan(2)
+        >>> free.shape, centers
+        ((5, 11), [(2, 2), (2, 8)])
+    """
     rows = -(-rooms // ROOMS_PER_ROW)
     columns = min(rooms, ROOMS_PER_ROW)
     free = np.zeros((rows * (ROOM + 1) - 1, columns * (ROOM + 1) - 1), dtype=bool)
@@ -77,13 +93,3 @@ def floor_plan(rooms: int) -> tuple[np.ndarray, list[tuple[int, int]]]:
             free[(before[0] + center[0]) // 2, (before[1] + center[1]) // 2] = True
         centers.append(center)
     return free, centers
-
-
-def finite_horizon_value(p: np.ndarray, r: np.ndarray, policy: np.ndarray, horizon: int) -> np.ndarray:
-    """Undiscounted return of a deterministic policy over `horizon` steps from every state, by backups."""
-    states = np.arange(p.shape[0])
-    rows, rewards = p[states, policy], r[states, policy]
-    value = np.zeros(p.shape[0])
-    for _ in range(horizon):
-        value = rewards + rows @ value
-    return value

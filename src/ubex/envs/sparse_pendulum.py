@@ -56,7 +56,12 @@ class PendulumState(NamedTuple):
 
 
 def tolerance(x: Float[Array, ""], bounds: tuple[float, float], margin: float) -> Float[Array, ""]:
-    """1 within the bounds; outside, a Gaussian of the distance that falls to 0.1 at one margin."""
+    """1 within the bounds; outside, a Gaussian of the distance that falls to 0.1 at one margin.
+
+    Example:
+        >>> tolerance(jnp.asarray(0.5), (0.0, 1.0), 0.1).item()
+        1.0
+    """
     low, high = bounds
     distance = jnp.maximum(jnp.maximum(low - x, x - high), 0.0) / margin
     return jnp.exp(math.log(VALUE_AT_MARGIN) * distance**2)
@@ -70,11 +75,11 @@ def sparse_pendulum(noise: float = 0.0, action_cost: float = 0.2) -> ContinuousE
         >>> env.observe(env.reset(jax.random.key(0))).shape
         (3,)
     """
-    return made(checks.real("noise", noise, 0.0, LARGEST), checks.real("action_cost", action_cost, 0.0, LARGEST))
+    return _made(checks.real("noise", noise, 0.0, LARGEST), checks.real("action_cost", action_cost, 0.0, LARGEST))
 
 
 @functools.lru_cache(maxsize=32)
-def made(noise: float, action_cost: float) -> ContinuousEnv:
+def _made(noise: float, action_cost: float) -> ContinuousEnv:
     """The record for these settings, the same one each time, however `sparse_pendulum` was called."""
 
     def reset(key: Key) -> PendulumState:
@@ -119,12 +124,22 @@ def made(noise: float, action_cost: float) -> ContinuousEnv:
 
 
 def too_fast(velocity: Float[Array, ""]) -> Bool[Array, ""]:
-    """Whether the episode terminates."""
+    """Whether the episode terminates.
+
+    Example:
+        >>> bool(too_fast(jnp.asarray(2.0 * MAX_SPEED)))
+        True
+    """
     return jnp.abs(velocity) > MAX_SPEED
 
 
 def render(state: tuple[Any, Any], torque: float = 0.0, size: int = 240) -> UInt8[np.ndarray, "H W 3"]:
-    """A picture of (angle, velocity), with the part of the circle that pays and the torque as an arc from the top."""
+    """A picture of (angle, velocity), with the part of the circle that pays and the torque as an arc from the top.
+
+    Example:
+        >>> render((0.0, 0.0), torque=0.5, size=32).shape
+        (32, 32, 3)
+    """
     angle, torque = float(state[0]), min(max(float(torque), -MAX_TORQUE), MAX_TORQUE)
     picture = canvas.Canvas(checks.whole("size", size, 16), BACKGROUND)
     paying = math.acos(UPRIGHT[0])

@@ -25,7 +25,12 @@ DISCOUNT = 1.0
 
 
 def as_mdp(delta: float, beta: float) -> MDP:
-    """The toy example for one choice of the two probabilities."""
+    """The toy example for one choice of the two probabilities.
+
+    Example:
+        >>> as_mdp(delta=0.75, beta=0.5).p[0, 0].tolist()
+        [0.0, 0.25, 0.75, 0.0, 0.0]
+    """
     s0, s1, s2, s3, terminal = range(len(STATES))
     p = np.zeros((len(STATES), 1, len(STATES)))
     p[s0, 0, s2], p[s0, 0, s1] = delta, 1.0 - delta
@@ -40,7 +45,12 @@ def as_mdp(delta: float, beta: float) -> MDP:
 
 @functools.lru_cache(maxsize=32)
 def toy(delta: float = 0.65, beta: float = 0.45) -> TabularEnv:
-    """The toy example as an environment with one action, by default with the posterior-mean probabilities."""
+    """The toy example as an environment with one action, by default with the posterior-mean probabilities.
+
+    Example:
+        >>> round(toy().best_return, 2)
+        29.25
+    """
     delta, beta = checks.real("delta", delta, 0.0, 1.0), checks.real("beta", beta, 0.0, 1.0)
     mdp = as_mdp(delta, beta)
     terminal = len(STATES) - 1
@@ -52,6 +62,10 @@ def posterior_samples(correlated: bool = False) -> MDP:
     """All members of the posterior, equally likely: the four combinations, or only the two in which both are high or low.
 
     The second kind makes the rows of s0 and s2 dependent, so the assumption of independent transitions fails.
+
+    Example:
+        >>> posterior_samples().p.shape, posterior_samples(correlated=True).p.shape
+        ((4, 5, 1, 5), (2, 5, 1, 5))
     """
     pairs = zip(DELTAS, BETAS, strict=True) if correlated else product(DELTAS, BETAS)
     members = [as_mdp(delta, beta) for delta, beta in pairs]

@@ -16,7 +16,14 @@ from ubex.types import NextValues
 
 
 class Estimator(NamedTuple):
-    """One way to estimate the variance of values; see `docs/adding.md`."""
+    """One way to estimate the variance of values; see `docs/adding.md`.
+
+    Example:
+        >>> nothing = Estimator("no uncertainty", local=lambda moments, ddof: 0.0 * moments.total, own_values=False)
+        >>> p = np.array([[[[0.3, 0.7]], [[0.0, 1.0]]], [[[0.5, 0.5]], [[0.0, 1.0]]]])
+        >>> ubex.value_variance(ubex.MDP(p=p, r=[[1.0], [0.0]]), [0, 0], 0.9, estimator=nothing).v.tolist()
+        [0.0, 0.0]
+    """
 
     summary: str
     """One line for `ubex list`."""

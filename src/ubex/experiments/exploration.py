@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 
 from ubex import checks
 from ubex.envs.base import TabularEnv
-from ubex.experiments.spec import Cell, Context, Curve, Experiment, Mode, Outcome, Table, grid
+from ubex.experiments.spec import Cell, Context, Curve, Experiment, Mode, Outcome, Table, grid, mode_of_device
 from ubex.runs import metrics
 from ubex.tabular.agents import METHODS, AgentConfig
 from ubex.tabular.belief import Belief
@@ -70,8 +70,8 @@ class Exploration(Experiment):
 
     @property
     def mode(self) -> Mode:  # type: ignore[override]
-        """A GPU takes all seeds of a cell at once, cores take one each: on a CPU a batch is no faster than its parts."""
-        return "processes" if jax.default_backend() == "cpu" else "batched"
+        """All seeds of a cell at once where that is faster."""
+        return mode_of_device()
 
     @abstractmethod
     def agent(self, cell: Cell) -> AgentConfig:

@@ -19,7 +19,7 @@ from ubex.deep.buffer import ModelBuffer
 from ubex.deep.config import DeepConfig
 from ubex.deep.loop import Evaluation, Seed, Segment
 from ubex.envs.continuous import ContinuousEnv
-from ubex.experiments.spec import Context, Curve, Mode, Outcome, SeedError
+from ubex.experiments.spec import Context, Curve, Outcome, SeedError
 from ubex.types import InputError, Key
 
 SOLVED = 150.0
@@ -48,11 +48,6 @@ class Progress(NamedTuple):
 
 Watch = Callable[[int, Agent, Evaluation], None]
 """(episode, agents, their evaluation) -> nothing: leaves pictures."""
-
-
-def mode() -> Mode:
-    """A GPU takes all seeds of a cell at once; on a CPU a batch is no faster than its parts."""
-    return "processes" if jax.default_backend() == "cpu" else "batched"
 
 
 def learn(

@@ -22,7 +22,7 @@ from ubex.deep.loop import Evaluation
 from ubex.envs.sparse_pendulum import PendulumState, render, sparse_pendulum
 from ubex.experiments import learning
 from ubex.experiments.exploration import value_and_error
-from ubex.experiments.spec import Cell, Context, Experiment, FigureSpec, Mode, Outcome, SeedError, Table, grid
+from ubex.experiments.spec import Cell, Context, Experiment, FigureSpec, Mode, Outcome, SeedError, Table, grid, mode_of_device
 from ubex.runs import metrics
 from ubex.runs.pictures import animation, maps_file
 from ubex.types import Key
@@ -99,7 +99,7 @@ class Pendulum(Experiment):
     @property
     def mode(self) -> Mode:  # type: ignore[override]
         """Seeds together on a GPU."""
-        return learning.mode()
+        return mode_of_device()
 
     def agent(self, cell: Cell) -> DeepConfig:
         """The agent of a cell."""

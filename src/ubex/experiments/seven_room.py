@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from ubex.envs.base import TabularEnv
-from ubex.envs.n_room import HORIZON, finite_horizon_value, seven_room
+from ubex.envs.base import TabularEnv, finite_horizon_value
+from ubex.envs.n_room import HORIZON, seven_room
 from ubex.experiments.exploration import Exploration, Score, agent_config, regret_curve, value_and_error
 from ubex.experiments.spec import Cell, FigureSpec, Outcome, Table
 from ubex.runs import metrics

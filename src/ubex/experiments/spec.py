@@ -7,14 +7,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import jax
 import pandas as pd
 
 from ubex import checks
 from ubex.runs.records import Cell, Context, Curve, FigureSpec, Outcome, SeedError, Table, grid
 
-__all__ = ["Cell", "Context", "Curve", "Experiment", "FigureSpec", "Mode", "Outcome", "SeedError", "Table", "grid"]
+__all__ = [
+    "Cell",
+    "Context",
+    "Curve",
+    "Experiment",
+    "FigureSpec",
+    "Mode",
+    "Outcome",
+    "SeedError",
+    "Table",
+    "grid",
+    "mode_of_device",
+]
 
 Mode = Literal["inline", "processes", "batched"]
+
+
+def mode_of_device() -> Mode:
+    """For compiled training: a GPU takes all seeds of a cell at once; on a CPU a batch is no faster than its parts.
+
+    Example:
+        >>> mode_of_device() in ("processes", "batched")
+        True
+    """
+    return "processes" if jax.default_backend() == "cpu" else "batched"
 
 
 @dataclass(frozen=True)

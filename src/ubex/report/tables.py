@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import rich.table
 from rich.console import Console
 
-if TYPE_CHECKING:
-    from ubex.experiments.spec import Table
+from ubex.runs.records import Table
 
 
 def show(table: Table, console: Console) -> None:

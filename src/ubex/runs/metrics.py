@@ -48,12 +48,22 @@ CLOSE = 0.05
 
 
 def total_regret(solved: Values) -> float:
-    """The number of unsolved episodes: sum over episodes of 1 - solved."""
+    """The number of unsolved episodes: sum over episodes of 1 - solved.
+
+    Example:
+        >>> total_regret([True, False, False])
+        2.0
+    """
     return float(np.count_nonzero(~_flags(solved)))
 
 
 def value_regret(values: Values, optimum: float) -> float:
-    """The value lost over all episodes: sum over episodes of max(optimum - value, 0)."""
+    """The value lost over all episodes: sum over episodes of max(optimum - value, 0).
+
+    Example:
+        >>> value_regret([0.5, 1.0], optimum=1.0)
+        0.5
+    """
     return float(np.maximum(optimum - _row("values", values), 0.0).sum())
 
 
@@ -61,6 +71,10 @@ def learning_time(solved: Values, share: float = 0.1) -> float:
     """The first episode, counted from 1, at which the share of solved episodes so far is above `share`; NaN if there is none.
 
     min {t : (solved_1 + ... + solved_t) / t > share}
+
+    Example:
+        >>> learning_time([0, 0, 1, 1], share=0.4)
+        4.0
     """
     flags = _flags(solved)
     above = np.cumsum(flags) / np.arange(1, flags.size + 1) > checks.real("share", share, 0.0, 1.0)
@@ -68,7 +82,12 @@ def learning_time(solved: Values, share: float = 0.1) -> float:
 
 
 def smoothed(values: Values, window: int) -> Float[np.ndarray, " T"]:
-    """The trailing moving average, as long as the values: the mean of the last `window` of values_1..t at every t."""
+    """The trailing moving average, as long as the values: the mean of the last `window` of values_1..t at every t.
+
+    Example:
+        >>> smoothed([1.0, 2.0, 6.0], window=2).tolist()
+        [1.0, 1.5, 4.0]
+    """
     row, window = _row("values", values), checks.whole("window", window, 1)
     if not row.size:
         return row
@@ -78,7 +97,12 @@ def smoothed(values: Values, window: int) -> Float[np.ndarray, " T"]:
 
 
 def mean_and_standard_error(values: Values) -> tuple[float, float]:
-    """The mean and its standard error, std(values, ddof=1) / sqrt(n), which is NaN for one value; NaNs are left out."""
+    """The mean and its standard error, std(values, ddof=1) / sqrt(n), which is NaN for one value; NaNs are left out.
+
+    Example:
+        >>> mean_and_standard_error([1.0, 3.0, math.nan])
+        (2.0, 1.0)
+    """
     row = _present(values)
     if row.size < 2:
         return (float(row[0]) if row.size else math.nan), math.nan
@@ -88,7 +112,12 @@ def mean_and_standard_error(values: Values) -> tuple[float, float]:
 
 
 def interquartile_mean(values: Values) -> float:
-    """The mean without the floor(n / 4) smallest and as many largest values; with fewer than four it is the plain mean."""
+    """The mean without the floor(n / 4) smallest and as many largest values; with fewer than four it is the plain mean.
+
+    Example:
+        >>> interquartile_mean([0.0, 1.0, 3.0, 100.0])
+        2.0
+    """
     row = _present(values)
     return float(_trimmed_mean(row)) if row.size else math.nan
 
@@ -112,6 +141,11 @@ def bootstrap_interval(
         confidence: Coverage asked for, in (0, 1).
         resamples: Number of bootstrap samples.
         seed: Of the resampling; the same seed gives the same interval.
+
+    Example:
+        >>> low, high = bootstrap_interval([1.0, 2.0, 3.0, 4.0])
+        >>> 1.0 <= low < high <= 4.0
+        True
     """
     if not 0.0 < confidence < 1.0:
         raise InputError(f"confidence must be in (0, 1), but it is {confidence!r}")
@@ -135,6 +169,11 @@ def summarize(results: pd.DataFrame) -> pd.DataFrame:
     """Statistics over seeds, one row for each group of rows that differ in `seed` and `value` only, in order of appearance.
 
     Adds mean, standard_error, iqm, low and high (the bootstrap interval of the iqm), and seeds (values that are not NaN).
+
+    Example:
+        >>> rows = pd.DataFrame({"method": "psrl", "metric": "total_regret", "seed": [0, 1], "value": [1.0, 3.0]})
+        >>> float(summarize(rows)["mean"].iloc[0])
+        2.0
     """
     rows = []
     for group, values in _groups(results):
@@ -146,7 +185,12 @@ def summarize(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def published() -> pd.DataFrame:
-    """The published results under this project's names: mean, standard error and number of seeds of each condition."""
+    """The published results under this project's names: mean, standard error and number of seeds of each condition.
+
+    Example:
+        >>> {"environment", "method", "metric", "mean", "standard_error", "seeds"} <= set(published().columns)
+        True
+    """
     with resources.files("ubex.runs").joinpath("published.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)
 
@@ -161,6 +205,11 @@ def compare(results: pd.DataFrame) -> pd.DataFrame:
     ours_low and ours_high are the 95% bootstrap interval of our mean.
     difference_in_standard_errors = (ours - published) / sqrt(error_ours^2 + error_published^2), infinite over 0.
     Other settings of ours that vary between the rows get a column after the keys: otherwise rows could not be told apart.
+
+    Example:
+        >>> ours = published().iloc[:1].rename(columns={"mean": "value"}).assign(seed=0)
+        >>> compare(ours[["environment", "method", "size", "metric", "seed", "value"]])["verdict"].iloc[0]
+        'match'
     """
     _require(results, KEYS[:2])
     table, rows = published(), []
@@ -170,7 +219,7 @@ def compare(results: pd.DataFrame) -> pd.DataFrame:
             if key in group and not pd.isna(group[key]):
                 fits &= table[key].eq(group[key]) | table[key].isna()
         estimate = _estimate(values)
-        interval = bootstrap_interval(values, _mean) if fits.any() else (math.nan, math.nan)
+        interval = bootstrap_interval(values, np.mean) if fits.any() else (math.nan, math.nan)
         for other in table[fits].to_dict("records"):
             theirs = _Estimate(other["mean"], other["standard_error"], other["seeds"])
             keys = {key: other[key] if pd.isna(group.get(key, math.nan)) else group[key] for key in KEYS}
@@ -227,11 +276,6 @@ def _require(results: pd.DataFrame, columns: Sequence[str]) -> None:
     for column in columns:
         if column not in results.columns:
             raise InputError(f"the results lack the column {column}; they have: {', '.join(map(str, results.columns))}")
-
-
-def _mean(samples: Float[np.ndarray, "*n T"], axis: int = -1) -> Any:
-    """The mean along an axis."""
-    return np.mean(samples, axis=axis)
 
 
 def _trimmed_mean(samples: Float[np.ndarray, "*n T"], axis: int = -1) -> Any:

@@ -35,6 +35,11 @@ def maps_file(x: ArrayLike, y: ArrayLike, xlabel: str, ylabel: str, maps: Mappin
         ylabel: What `y` is.
         maps: By name, values of shape (J, I); what is not finite is left blank.
         episode: After which episode this was.
+
+    Example:
+        >>> data = maps_file([0, 1, 2], [0, 1], "angle", "velocity", {"mean": np.zeros((2, 3))}, episode=10)
+        >>> np.load(io.BytesIO(data))["maps"].shape
+        (1, 2, 3)
     """
     across, up = axis("x", x), axis("y", y)
     if not maps:
@@ -60,7 +65,12 @@ def maps_file(x: ArrayLike, y: ArrayLike, xlabel: str, ylabel: str, maps: Mappin
 
 
 def axis(name: str, values: ArrayLike) -> np.ndarray:
-    """Places on an axis: at least two, finite and rising."""
+    """Places on an axis, shape (n,): at least two, finite and rising.
+
+    Example:
+        >>> axis("x", [0, 1]).tolist()
+        [0.0, 1.0]
+    """
     places = checks.number_array(name, values).astype(np.float64)
     if places.ndim != 1 or places.size < 2:
         raise InputError(f"{name} must have shape (n,) with n at least 2, but it has shape {places.shape}")
@@ -75,6 +85,10 @@ def animation(frames: Sequence[UInt8[np.ndarray, "H W 3"]], fps: float) -> bytes
     Args:
         frames: Pictures of one size.
         fps: Frames a second as they were taken.
+
+    Example:
+        >>> animation([np.zeros((4, 4, 3), np.uint8)] * 2, fps=20.0)[:3]
+        b'GIF'
     """
     if not frames:
         raise InputError("an animation needs at least one frame")
@@ -104,7 +118,12 @@ def animation(frames: Sequence[UInt8[np.ndarray, "H W 3"]], fps: float) -> bytes
 
 
 def palette(frames: Sequence[UInt8[np.ndarray, "H W 3"]]) -> Image.Image:
-    """One palette for all frames: colours would flicker if each had its own."""
+    """One palette for all frames: colours would flicker if each had its own.
+
+    Example:
+        >>> palette([np.zeros((2, 2, 3), np.uint8)]).mode
+        'P'
+    """
     pixels = np.concatenate([frame.reshape(-1, 3) for frame in frames])
     sample = pixels[:: max(1, len(pixels) // PALETTE_PIXELS)]
     return Image.fromarray(sample[None]).quantize(COLOURS, method=Image.Quantize.FASTOCTREE)

@@ -46,7 +46,12 @@ class Cell:
 
 
 def grid(**axes: Sequence[Setting]) -> list[dict[str, Setting]]:
-    """All combinations of the axes, the last one running fastest."""
+    """All combinations of the axes, the last one running fastest.
+
+    Example:
+        >>> grid(size=(10, 20), gain=(1.0,))
+        [{'size': 10, 'gain': 1.0}, {'size': 20, 'gain': 1.0}]
+    """
     return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 
 

@@ -302,7 +302,14 @@ def tidy(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def load_results(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """The tidy table of scalars of a run folder (or of a `results.csv`)."""
+    """The tidy table of scalars of a run folder (or of a `results.csv`).
+
+    Example:
+        >>> lines = ("experiment,environment,method,seed,metric,value", "toy,toy,pombu,0,variance_s0,21.3")
+        >>> size = Path("results.csv").write_text("\\n".join(lines))
+        >>> ubex.load_results("results.csv").loc[0, "method"]
+        'pombu'
+    """
     return _load(Path(path), RESULTS)
 
 

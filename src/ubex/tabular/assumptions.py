@@ -15,7 +15,13 @@ from ubex.tabular.bellman import Policy, Scalar, policy_rows
 
 
 def visits_no_state_twice(p: Float[np.ndarray, "N S A S"]) -> bool:
-    """Whether no state can be visited again in any member (Assumption acyclic); absorbing states do not count as cycles."""
+    """Whether no state can be visited again in any member (Assumption acyclic); absorbing states do not count as cycles.
+
+    Example:
+        >>> from ubex.envs import toy
+        >>> visits_no_state_twice(toy.posterior_samples().p)
+        True
+    """
     edges: Bool[np.ndarray, "S S"] = np.any(p > 0, axis=(0, 2))
     absorbing = np.diag(edges) & (edges.sum(axis=1) == 1)
     loops: Bool[np.ndarray, " S"] = np.diag(edges) & ~absorbing
@@ -24,13 +30,25 @@ def visits_no_state_twice(p: Float[np.ndarray, "N S A S"]) -> bool:
 
 
 def transition_value_covariance(p: Float[Array, "N S A T"], v: Float[Array, "N T"]) -> Float[Array, "S A T"]:
-    """Cov[p(s'|s,a), V(s')] over members (Lemma independence_from_assumptions: 0 under the assumptions)."""
+    """Cov[p(s'|s,a), V(s')] over members (Lemma independence_from_assumptions: 0 under the assumptions).
+
+    Example:
+        >>> p = jnp.array([[[[0.25, 0.75]]], [[[0.75, 0.25]]]])
+        >>> transition_value_covariance(p, jnp.array([[1.0, 0.0], [3.0, 0.0]])).tolist()
+        [[[0.25, 0.0]]]
+    """
     mean_p, mean_v = jnp.mean(p, axis=0, keepdims=True), jnp.mean(v, axis=0, keepdims=True)
     return jnp.einsum("nsat,nt->sat", p - mean_p, v - mean_v) / p.shape[0]
 
 
 def uncorrelated_residual(p: Float[Array, "N S A S"], v: Float[Array, "N S"], policy: Policy) -> Float[Array, " S"]:
-    """E[sum p V] - sum E[p] E[V], the two sides of Lemma uncorrelated_property: 0 under the assumptions."""
+    """E[sum p V] - sum E[p] E[V], the two sides of Lemma uncorrelated_property: 0 under the assumptions.
+
+    Example:
+        >>> p = jnp.array([[[[0.25, 0.75]], [[0.0, 1.0]]], [[[0.75, 0.25]], [[0.0, 1.0]]]])
+        >>> uncorrelated_residual(p, jnp.array([[1.0, 0.0], [3.0, 0.0]]), jnp.array([0, 0])).tolist()
+        [0.25, 0.0]
+    """
     return jnp.sum(policy_rows(transition_value_covariance(p, v), policy), axis=1)
 
 
@@ -40,6 +58,11 @@ def variance_decomposition(
     """discount^2 (E[(sum p V)^2] - (E[sum p V])^2): the variance of V for known rewards, without assumptions.
 
     Lemma variance_decomp_no_assumptions.
+
+    Example:
+        >>> p = jnp.array([[[[0.25, 0.75]], [[0.0, 1.0]]], [[[0.75, 0.25]], [[0.0, 1.0]]]])
+        >>> variance_decomposition(p, jnp.array([[1.0, 0.0], [3.0, 0.0]]), jnp.array([0, 0]), 1.0).tolist()
+        [1.0, 0.0]
     """
     expected = jnp.stack([policy_rows(member, policy) @ own for member, own in zip(p, v, strict=True)])
     return discount**2 * (jnp.mean(expected**2, axis=0) - jnp.mean(expected, axis=0) ** 2)

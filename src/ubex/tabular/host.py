@@ -15,13 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from ubex.envs.custom import MAX_STEPS
 from ubex.keys import named
 from ubex.tabular.agents import AgentConfig, update
 from ubex.tabular.belief import Belief, prior
 from ubex.types import InputError, Key
-
-MAX_STEPS = 10_000
-"""An episode longer than this needs a time limit."""
 
 
 class HostEnv(NamedTuple):

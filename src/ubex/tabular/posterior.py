@@ -219,8 +219,8 @@ class DirichletNormal(TabularPosterior):
     Example:
         >>> posterior = DirichletNormal(2, 1)
         >>> posterior = posterior.observe(Transitions(state=[0], action=[0], reward=[1.0], next_state=[1]))
-        >>> posterior.sample(0, 5).p.shape
-        (5, 2, 1, 2)
+        >>> posterior.sample(0, 2).p.shape
+        (2, 2, 1, 2)
     """
 
     def __init__(
@@ -257,7 +257,14 @@ class DirichletNormal(TabularPosterior):
 
 
 class DirichletNormalGamma(TabularPosterior):
-    """Posterior with Dirichlet transitions and Normal-Gamma rewards: the noise of the rewards is learned as well."""
+    """Posterior with Dirichlet transitions and Normal-Gamma rewards: the noise of the rewards is learned as well.
+
+    Example:
+        >>> posterior = DirichletNormalGamma(2, 1)
+        >>> posterior = posterior.observe(Transitions(state=[0], action=[0], reward=[1.0], next_state=[1]))
+        >>> posterior.sample(0, 2).r.shape
+        (2, 2, 1)
+    """
 
     def __init__(
         self,
