@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from jaxtyping import install_import_hook
 
 install_import_hook("ubex", "typechecker.check")  # before the first import of ubex
@@ -20,3 +23,15 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
 )
 hypothesis.settings.load_profile("ubex")
+
+MAPS, MOST_MAPS, EVERY = Path("/proc/self/maps"), 30_000, 10
+"""Every compiled program maps memory, and Linux allows a process 65,530 maps: beyond it the compiler crashes."""
+finished = 0
+
+
+def pytest_runtest_teardown(item: Any) -> None:
+    """Drops compiled programs before there are too many; looked at after every few tests, since counting takes a while."""
+    global finished
+    finished += 1
+    if finished % EVERY == 0 and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()

@@ -81,7 +81,7 @@ class DeepSea(Exploration):
 
     def smoke(self) -> DeepSea:
         """Two methods on a grid of four cells, few episodes."""
-        return dataclasses.replace(self, seeds=2, methods=self.methods[:2], sizes=(4,), episodes=60)
+        return dataclasses.replace(self, seeds=1, methods=self.methods[:2], sizes=(4,), episodes=60)
 
     def tables(self, results: pd.DataFrame) -> Sequence[Table]:
         """Mean and standard error of regret and learning time."""
