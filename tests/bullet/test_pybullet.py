@@ -7,18 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from walking import endings, stopped_and_continued
 
 from ubex import training
 from ubex.envs import adapter, locomotion
 from ubex.envs.locomotion import LOCOMOTION
-from ubex.experiments.locomotion import FILM, Locomotion
-from ubex.experiments.spec import Outcome
-from ubex.runs.checkpoint import CheckpointFolder
-from ubex.runs.jobs import JobContext
+from ubex.experiments.locomotion import Locomotion
 
 with locomotion.quiet(1, 2):
     pytest.importorskip("pybullet_envs_gymnasium")
@@ -47,21 +43,16 @@ def test_observations_have_everything_but_the_feet_contacts(name: str, sizes: tu
 @pytest.mark.parametrize("name", sorted(SIZES))
 def test_the_models_end_episodes_where_pybullet_does(name: str) -> None:
     env = LOCOMOTION[name].make()
-    actions, before, rows = np.random.default_rng(0), env.reset(seed=0)[0], []
-    for step in range(600):
+
+    def disturb(step: int) -> None:
         if name == "pybullet-ant" and step % 60 == 59:  # random actions seldom bring it down
             physics, body = env.unwrapped._p, env.unwrapped.robot.robot_body
             place = [*body.pose().xyz()[:2], 0.255]  # on its back
             physics.resetBasePositionAndOrientation(body.bodies[body.bodyIndex], place, [1.0, 0.0, 0.0, 0.0])
-        action = actions.uniform(-1.0, 1.0, env.action_space.shape).astype(np.float32)
-        after, _, terminated, truncated, _ = env.step(action)
-        rows.append((before, action, after, terminated))
-        before = env.reset()[0] if terminated or truncated else after
-    parts = [jnp.asarray(np.stack(part), jnp.float32) for part in zip(*rows, strict=True)]
-    told, ended = np.asarray(jax.vmap(env.terminates)(*parts[:3])), np.asarray(parts[3]) > 0.0
+
+    told, ended = endings(env, 600, disturb)
     np.testing.assert_array_equal(told, ended)
     assert ended.any() == (name != "pybullet-halfcheetah")
-    env.close()
 
 
 def test_the_height_at_the_start_is_the_one_that_the_termination_assumes() -> None:
@@ -119,24 +110,9 @@ def test_nothing_is_printed() -> None:
     assert done.stderr == ""
 
 
-class Stop(Exception):
-    """Stands for a kill."""
-
-
 @pytest.mark.parametrize(("task", "method"), [("halfcheetah", "exact-ube"), ("walker2d", "ensemble-mean"), ("ant", "sac")])
 def test_a_run_is_stopped_goes_on_and_leaves_a_film(task: str, method: str, tmp_path: Path) -> None:
     experiment = Locomotion(methods=(method,), tasks=(task,), steps=60, preset="smoke", num_models=2, horizon=10, seeds=1)
-    (cell,) = experiment.cells()
-    assert cell.environment == f"pybullet-{task}"
-
-    def stop(done: int, total: int, unit: str) -> None:
-        if done >= 30:
-            raise Stop
-
-    with pytest.raises(Stop):
-        experiment.run(cell, [0], JobContext(CheckpointFolder(tmp_path / "c"), stop))
-    found = experiment.run(cell, [0], JobContext(CheckpointFolder(tmp_path / "c"), lambda *_: None, tmp_path))[0]
-    assert isinstance(found, Outcome)
-    assert found.scalars["times_resumed"] == 1.0
+    assert experiment.cells()[0].environment == f"pybullet-{task}"
+    found = stopped_and_continued(experiment, tmp_path)
     assert list(found.curves["return"].index)[-3:] == [40, 50, 60]
-    assert (tmp_path / "seed-0" / FILM).read_bytes()[:6] == b"GIF89a"

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from walking import endings
 
 from ubex import training
 from ubex.envs import adapter, locomotion
@@ -56,21 +56,16 @@ def test_episodes_end_where_the_body_falls(terminates: locomotion.Terminates, en
 @pytest.mark.parametrize("name", sorted(MUJOCO))
 def test_the_models_end_episodes_where_mujoco_does(name: str) -> None:
     env = LOCOMOTION[name].make()
-    actions, before, rows = np.random.default_rng(0), env.reset(seed=0)[0], []
-    for step in range(400):
+
+    def disturb(step: int) -> None:
         if name == "mujoco-ant" and step % 50 == 49:  # random actions seldom lift it high enough
             position = env.unwrapped.data.qpos.copy()
             position[2] = 1.5
             env.unwrapped.set_state(position, env.unwrapped.data.qvel.copy())
-        action = actions.uniform(-1.0, 1.0, env.action_space.shape).astype(np.float32)
-        after, _, terminated, truncated, _ = env.step(action)
-        rows.append((before, action, after, terminated))
-        before = env.reset()[0] if terminated or truncated else after
-    parts = [jnp.asarray(np.stack(part), jnp.float32) for part in zip(*rows, strict=True)]
-    told, ended = np.asarray(jax.vmap(env.terminates)(*parts[:3])), np.asarray(parts[3]) > 0.0
+
+    told, ended = endings(env, 400, disturb)
     np.testing.assert_array_equal(told, ended)
     assert ended.any() == (name != "mujoco-halfcheetah")
-    env.close()
 
 
 @pytest.mark.parametrize(("name", "sizes"), MUJOCO.items())

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from walking import mujoco_draws, stopped_and_continued
 
 from ubex import Agent, cli, load_results
 from ubex.experiments.locomotion import FILM, MARKS, Locomotion, LocomotionMujoco, last_mean, summed_up
 from ubex.experiments.spec import Curve, Outcome
 from ubex.experiments.train_deep import AGENT_FILE
 from ubex.runs import metrics
-from ubex.runs.checkpoint import CheckpointFolder
-from ubex.runs.jobs import JobContext
 from ubex.runs.store import Store, from_json, to_json
 from ubex.types import InputError
 
@@ -103,28 +102,15 @@ def test_wrong_fields_and_a_missing_extra_are_one_line(
     assert not (tmp_path / "x").exists()
 
 
-class Stop(Exception):
-    """Stands for a kill."""
-
-
 def test_a_run_in_mujoco_is_stopped_goes_on_and_leaves_an_agent_and_a_film(tmp_path: Path) -> None:
     experiment = LocomotionMujoco(
         methods=("ensemble-mean",), tasks=("walker2d",), steps=60, preset="smoke", num_models=2, horizon=10, seeds=1
     )
-    (cell,) = experiment.cells()
-
-    def stop(done: int, total: int, unit: str) -> None:
-        if done >= 30:
-            raise Stop
-
-    with pytest.raises(Stop):
-        experiment.run(cell, [0], JobContext(CheckpointFolder(tmp_path / "c"), stop))
-    found = experiment.run(cell, [0], JobContext(CheckpointFolder(tmp_path / "c"), lambda *_: None, tmp_path))[0]
-    assert isinstance(found, Outcome)
-    assert found.scalars["times_resumed"] == 1.0
-    assert (tmp_path / "seed-0" / FILM).read_bytes()[:6] == b"GIF89a"
+    stopped_and_continued(experiment, tmp_path, mujoco_draws())
     agent = Agent.load(tmp_path / "seed-0" / AGENT_FILE)
     assert agent.steps == 60
+    if not mujoco_draws():
+        return
     returns, again = agent.film(1, 0)
     assert again == (tmp_path / "seed-0" / FILM).read_bytes()
     assert returns == pytest.approx(agent.evaluate(1, seed=0))
