@@ -41,9 +41,9 @@ def test_tables_go_between_the_marks(run: Path, tmp_path: Path) -> None:
     assert text.endswith("after\n")
     assert "old" not in text
     lines = [line for line in text.splitlines() if line.startswith("|")]
-    assert len(lines) == 4
     assert "match" in lines[2]
     assert "differs" in lines[3]
+    assert "1 of 2 comparisons match. Misses: pombu (\u2260 differs)." in text
     markdown.write(run, page)
     assert page.read_text() == text
 
@@ -62,3 +62,30 @@ def test_kept_tables_are_a_run_that_is_done(run: Path, tmp_path: Path) -> None:
     found = folder.read(kept)
     assert (found.done, found.total) == (6, 6)
     assert json.loads((kept / "spec.json").read_text())["command"][0] == "ubex"
+
+
+def test_every_run_is_named_with_its_methods_seeds_machine_day_and_command(run: Path) -> None:
+    spec = json.loads((run / "spec.json").read_text())
+    spec |= {
+        "machine": {"cores": 2, "system": "Linux"},
+        "created": "2026-01-01T10:00:00",
+        "command": ["ubex", "run", "deep-sea"],
+    }
+    (run / "spec.json").write_text(json.dumps(spec))
+    assert "| run | exact-ube, pombu | 3 | 2 cores, Linux | 2026-01-01 | `ubex run deep-sea` |" in markdown.tables(
+        [folder.read(run)]
+    )
+    assert markdown.machine({"devices": ["NVIDIA H200"], "cores": 16}) == "NVIDIA H200"
+
+
+def test_results_without_a_counterpart_have_a_table_of_their_own(tmp_path: Path) -> None:
+    experiment = DeepSea(methods=("exact-ube", "closed-form"), sizes=(10,), seeds=3)
+    store = Store.open(tmp_path / "run", describe(experiment, "2026-01-01"))
+    for cell in experiment.cells():
+        store.finish(cell, {seed: Outcome({"total_regret": 55.0 + seed, "other": 1.0}) for seed in range(3)}, 1.0)
+    store.write_tables()
+    store.close()
+    compared, _, rest = markdown.tables([folder.read(tmp_path / "run")]).partition("Without a published counterpart")
+    assert "closed-form" not in compared
+    assert "| closed-form | 56 \u00b1 0.577 (3) |" in rest
+    assert "other" not in rest  # a metric that nobody published

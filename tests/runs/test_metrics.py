@@ -242,7 +242,7 @@ def test_published_results() -> None:
         ("noise == 0.02 and episodes == 75 and metric == 'mean_return_last_10'", 209.53, 6.88, 10),
         ("noise == 0.02 and episodes == 75 and metric == 'mean_return_episodes_21_30'", 120.47, 37.18, 10),
         ("noise == 0.0 and episodes == 75 and metric == 'mean_return'", 97.62, 35.31, 10),
-        ("noise == 0.0 and episodes == 75 and metric == 'solved_share'", 0.7, NAN, 10),
+        ("noise == 0.0 and episodes == 75 and metric == 'solved_share'", 0.7, math.sqrt(0.7 * 0.3 / 9), 10),
         ("steps == 20_000 and metric == 'mean_return_last_10'", 655.73, 58.57, 10),
         ("steps == 200_000 and metric == 'mean_return_last_10'", 2361.88, 47.75, 10),
     ],
@@ -276,7 +276,7 @@ def test_verdicts(values: list[float], scaled: float, verdict: str) -> None:
 
 
 def test_compare_without_standard_errors() -> None:
-    """SAC's published return is 0.0 +- 0.0, and a share of seeds has no standard error."""
+    """SAC's published return is 0.0 +- 0.0, and so is its share of seeds; one seed of ours has no standard error."""
     shared = {"environment": "sparse-pendulum", "method": "sac", "noise": 0.0, "size": NAN, "num_models": NAN}
     for value, scaled, verdict in [(0.0, 0.0, "match"), (-1.0, -math.inf, "differs")]:
         for metric in ("final_return", "solved_share"):
@@ -285,7 +285,16 @@ def test_compare_without_standard_errors() -> None:
             assert list(table["verdict"]) == [verdict]
             assert list(table["num_models"]) == [5]
     solved = deep_sea([1.0, 0.0], metric="solved_share", episodes=75, **shared | {"method": "exact-ube"})
-    assert list(metrics.compare(solved)["difference_in_standard_errors"]) == [pytest.approx((0.5 - 0.7) / 0.5)]
+    assert list(metrics.compare(solved)["difference_in_standard_errors"]) == [
+        pytest.approx((0.5 - 0.7) / math.hypot(0.5, math.sqrt(0.7 * 0.3 / 9)))
+    ]
+
+
+def test_the_error_of_a_published_share_is_that_of_its_seeds() -> None:
+    table = metrics.published().query("metric == 'solved_share' and method == 'ensemble-var' and noise == 0.02")
+    seeds = np.array([1.0, 1.0, *[0.0] * 8])
+    assert table["mean"].item() == pytest.approx(seeds.mean())
+    assert table["standard_error"].item() == pytest.approx(seeds.std(ddof=1) / np.sqrt(10.0))
 
 
 def test_compare_where_nothing_is_published() -> None:

@@ -97,6 +97,29 @@ def comparison(results: pd.DataFrame) -> Grid | None:
     return Grid("Ours next to the published values", columns, rows, note, methods, marks, len(varied))
 
 
+def unpublished(results: pd.DataFrame) -> Grid | None:
+    """Our results that have no published counterpart, in the metrics that were published for others, or all if none was."""
+    compared = metrics.compare(results)
+    known = pd.MultiIndex.from_frame(compared[["method", "metric"]].astype(str))
+    rows = results[~pd.MultiIndex.from_frame(results[["method", "metric"]].astype(str)).isin(known)]
+    rows = rows[rows["metric"].isin(compared["metric"])] if len(compared) else rows
+    if rows.empty:
+        return None
+    table = metrics.summarize(rows)
+    names = [column for column in table.columns if column not in metrics.STATISTICS]
+    varied, fixed = split(table, names)
+    lines = [
+        [
+            *(charts.label(row[column]) for column in varied),
+            f"{with_error(row['mean'], row['standard_error'])} ({charts.label(row['seeds'])})",
+            interval(row["iqm"], row["low"], row["high"]),
+        ]
+        for row in table.to_dict("records")
+    ]
+    columns = [*varied, "mean \u00b1 standard error (seeds)", "IQM [95% interval]"]
+    return Grid("Without a published counterpart", columns, lines, fixed, texts=len(varied))
+
+
 def with_error(mean: float, error: float) -> str:
     """A mean with its standard error, where it has one."""
     return charts.number(float(mean)) + (f" \u00b1 {charts.number(float(error))}" if math.isfinite(error) else "")

@@ -1,13 +1,15 @@
-"""The comparison with the published values as Markdown, for a page of the docs that nobody types."""
+"""Every result as Markdown, next to the published values, with its runs, for a page of the docs that nobody types."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from ubex.report import grids
-from ubex.report.folder import RunFolder, read, run_folders
+from ubex.report.folder import RunFolder, command_line, read, run_folders
 from ubex.runs import store
 from ubex.types import InputError
 
@@ -36,18 +38,59 @@ def write(folder: Path, target: Path) -> Path:
 
 
 def tables(runs: list[RunFolder]) -> str:
-    """One table an environment, with every result that has a published counterpart."""
-    results = [run.results for run in runs if not run.results.empty]
-    everything = pd.concat(results, ignore_index=True) if results else pd.DataFrame()
+    """An environment after the other: ours against published, misses, what has no published counterpart, and the runs."""
     parts = []
-    for environment in dict.fromkeys([] if everything.empty else everything["environment"].astype(str)):
-        rows = everything[everything["environment"].astype(str) == environment].drop(columns="experiment")
+    for environment in dict.fromkeys(name for run in runs for name in environments(run)):
+        here = [run for run in runs if environment in environments(run)]
+        rows = pd.concat([run.results for run in here], ignore_index=True)
+        rows = rows[rows["environment"].astype(str) == environment].drop(columns="experiment")
         order = [column for column in ORDER if column in rows.columns]
         rows = rows.sort_values(order, kind="stable") if order else rows
-        grid = grids.comparison(rows.dropna(axis=1, how="all").drop_duplicates())
+        rows = rows.dropna(axis=1, how="all").drop_duplicates()
+        grid = grids.comparison(rows)
+        others = grids.unpublished(rows)
+        parts.append(f"### {environment}")
         if grid is not None:
-            parts.append(f"### {environment}\n\n{grid.note}\n\n{table(grid)}")
-    return "\n\n".join(parts) or "No result here has a published counterpart."
+            parts += [grid.note, table(grid), misses(grid)]
+        if others is not None:
+            parts += [f"{others.title}. {others.note}".strip(), table(others)]
+        parts += ["The runs:", table(origins(here))]
+    return "\n\n".join(parts) or "No run has a result yet."
+
+
+def environments(run: RunFolder) -> list[str]:
+    """Environments that a run has results of."""
+    return list(dict.fromkeys(run.results["environment"].astype(str)))
+
+
+def misses(grid: grids.Grid) -> str:
+    """How many of the comparisons agree, and each that does not by name."""
+    judged = [mark for mark in grid.marks if mark]
+    missed = [row for row, mark in zip(grid.rows, grid.marks, strict=True) if mark and mark != "good"]
+    names = "; ".join(" ".join(row[: grid.texts]) + f" ({row[-1]})" for row in missed)
+    return f"{len(judged) - len(missed)} of {len(judged)} comparisons match. Misses: {names or 'none'}."
+
+
+def origins(runs: list[RunFolder]) -> grids.Grid:
+    """Where numbers come from: folder, methods, seeds, machine, day and command of every run."""
+    rows = [
+        [
+            run.path.name,
+            ", ".join(dict.fromkeys(run.results["method"].astype(str))),
+            ", ".join(dict.fromkeys(str(n) for n in run.results.groupby("method", sort=False)["seed"].nunique())),
+            machine(run.spec.get("machine") or {}),
+            str(run.spec.get("created", "-"))[:10],
+            f"`{command_line(run.spec.get('command'))}`",
+        ]
+        for run in runs
+    ]
+    return grids.Grid("Runs", ["run", "methods", "seeds", "machine", "date", "command"], rows, texts=6)
+
+
+def machine(found: Mapping[str, Any]) -> str:
+    """A machine in a few words: an accelerator by its name, or the number of cores."""
+    devices = [str(device) for device in found.get("devices") or [] if str(device).lower() != "cpu"]
+    return ", ".join(devices) or f"{found.get('cores', '?')} cores, {found.get('system', '?')}"
 
 
 def table(grid: grids.Grid) -> str:

@@ -187,12 +187,18 @@ def summarize(results: pd.DataFrame) -> pd.DataFrame:
 def published() -> pd.DataFrame:
     """The published results under this project's names: mean, standard error and number of seeds of each condition.
 
+    A share of seeds is published without an error, but its value and the number of seeds give it: sqrt(p (1 - p) / (n - 1)).
+
     Example:
         >>> {"environment", "method", "metric", "mean", "standard_error", "seeds"} <= set(published().columns)
         True
     """
     with resources.files("ubex.runs").joinpath("published.csv").open(encoding="utf-8") as file:
-        return pd.read_csv(file)
+        table = pd.read_csv(file)
+    shares = table["metric"] == "solved_share"
+    mean, seeds = table.loc[shares, "mean"], table.loc[shares, "seeds"]
+    table.loc[shares, "standard_error"] = np.sqrt(mean * (1.0 - mean) / (seeds - 1.0))
+    return table
 
 
 def compare(results: pd.DataFrame) -> pd.DataFrame:
