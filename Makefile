@@ -6,11 +6,17 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: help setup browser demo test test-pybullet coverage lint docs bench lock clean
+# What is about numbers, once more as users compile it.
+NUMBERS := tests/test_doctor.py tests/test_theory.py tests/test_variance.py tests/test_closed_form.py tests/test_covariance.py \
+	tests/tabular/test_solvers.py tests/tabular/test_planner.py tests/tabular/test_loop.py tests/deep/test_uncertainty.py \
+	tests/deep/test_fused.py tests/deep/test_loop.py
+
+.PHONY: help setup browser demo test test-optimised test-pybullet coverage lint docs bench lock clean
 
 help:
 	@echo "make demo   set up everything, compute the paper's Table 1, let every agent explore DeepSea, end in a page"
 	@echo "make test   set up everything and run the tests"
+	@echo "make test-optimised  the tests that are about numbers, with XLA's optimisations, which make test leaves out"
 	@echo "make test-pybullet  the tests of the PyBullet tasks; builds PyBullet first where there is no wheel (minutes)"
 	@echo "make coverage  the tests, and which lines of src/ubex they reach"
 	@echo "make docs   the documentation as a site in build/site"
@@ -31,7 +37,10 @@ browser: setup
 
 test: setup browser
 	@echo "tests: running with $(WORKERS) workers"
-	@$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+test-optimised: setup
+	@XLA_FLAGS= $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS) $(NUMBERS)
 
 test-pybullet: setup
 	@$(BIN)/python tools/install_pybullet.py
@@ -39,7 +48,7 @@ test-pybullet: setup
 
 coverage: setup browser
 	@$(BIN)/python tools/line_coverage.py --clear
-	@$(BIN)/python -m pytest -n $(WORKERS) -p line_coverage $(PYTEST_ARGS); status=$$?; $(BIN)/python tools/line_coverage.py; exit $$status
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -p line_coverage $(PYTEST_ARGS); status=$$?; $(BIN)/python tools/line_coverage.py; exit $$status
 
 lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

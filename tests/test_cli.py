@@ -14,6 +14,7 @@ from ubex import cli, load_results
 from ubex.bench import exploration
 from ubex.estimators import ESTIMATORS
 from ubex.experiments import EXPERIMENTS
+from ubex.runs import pool
 
 
 def test_toy_prints_the_table_and_writes_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,8 +71,11 @@ def test_demo_ends_with_the_report_page(
     assert set(results["method"]) == {"exact-ube", "pombu", "ensemble-var", "psrl"}
 
 
+@pytest.mark.xdist_group("smoke")
 @pytest.mark.parametrize("name", sorted(EXPERIMENTS))
-def test_every_experiment_has_a_smoke_form(name: str, tmp_path: Path) -> None:
+def test_every_experiment_has_a_smoke_form(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one process, so that experiments of one kind share compiled programs; other tests have worker processes."""
+    monkeypatch.setattr(pool, "run_pool", lambda jobs, listener, _: pool.run_inline(jobs, listener))
     if EXPERIMENTS[name].needs:
         pytest.importorskip(EXPERIMENTS[name].needs)
     assert cli.run(["run", name, "--smoke", "--out", str(tmp_path)]) == 0

@@ -5,7 +5,7 @@ from ubex.covariance import PolicyDifference, ValueCovariance, policy_difference
 from ubex.envs import ENVS
 from ubex.envs.base import TabularEnv
 from ubex.estimators import ESTIMATORS, Estimator
-from ubex.runs.store import load_results
+from ubex.runs.store import load_curves, load_results
 from ubex.tabular.posterior import DirichletNormal, DirichletNormalGamma
 from ubex.training import Training, train
 from ubex.types import MDP, InputError, NextValues, Posterior, Transitions, ValueVariance
@@ -31,6 +31,7 @@ __all__ = [
     "ValueCovariance",
     "ValueVariance",
     "__version__",
+    "load_curves",
     "load_results",
     "policy_difference",
     "train",

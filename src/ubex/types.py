@@ -30,6 +30,17 @@ class InputError(ValueError):
     """
 
 
+class AgentEntry(NamedTuple):
+    """A line of a table of agents, tabular or deep.
+
+    Example:
+        >>> AgentEntry("greedy in the mean MDP").summary
+        'greedy in the mean MDP'
+    """
+
+    summary: str
+
+
 class MDP(NamedTuple):
     """One MDP, or N of them on a leading axis.
 

@@ -13,7 +13,7 @@ import pytest
 
 from ubex.deep.config import DeepConfig
 from ubex.envs.continuous import ContinuousEnv, ContinuousStep
-from ubex.experiments import learning
+from ubex.experiments import deep_cells
 from ubex.experiments.pendulum import Pendulum
 from ubex.experiments.spec import Outcome, SeedError
 from ubex.runs.checkpoint import CheckpointFolder
@@ -61,27 +61,27 @@ class Killed(Exception):
 
 
 def test_a_killed_run_gives_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(deep_cells, "CHECKPOINT_SECONDS", 0.0)
     env, config = still(1.0), DeepConfig(**SMALL)
-    whole = learning.learn(KEYS, env, config, 4, context(tmp_path / "a"), lambda *_: None)
+    whole = deep_cells.learn(KEYS, env, config, 4, context(tmp_path / "a"), lambda *_: None)
 
     def kill(episode: int, *_: object) -> None:
         if episode == 3:
             raise Killed
 
     with pytest.raises(Killed):
-        learning.learn(KEYS, env, config, 4, context(tmp_path / "b"), kill)
-    again = learning.learn(KEYS, env, config, 4, context(tmp_path / "b"), lambda *_: None)
+        deep_cells.learn(KEYS, env, config, 4, context(tmp_path / "b"), kill)
+    again = deep_cells.learn(KEYS, env, config, 4, context(tmp_path / "b"), lambda *_: None)
     np.testing.assert_array_equal(again.curves, whole.curves)
     np.testing.assert_allclose(whole.curves[:, :, 0], 3.0)
     other = DeepConfig(**{**SMALL, "critic_hidden": (5,)})
     with pytest.raises(InputError, match="other settings"):
-        learning.learn(KEYS, env, other, 4, context(tmp_path / "b"), lambda *_: None)
+        deep_cells.learn(KEYS, env, other, 4, context(tmp_path / "b"), lambda *_: None)
 
 
 def test_a_seed_whose_losses_are_not_finite_is_reported_and_the_others_are_kept(tmp_path: Path) -> None:
-    state = learning.Progress(None, None, np.zeros((2, 3, len(learning.COLUMNS))), np.asarray([7, -1]))  # type: ignore[arg-type]
-    found = learning.outcomes([4, 5], state)
+    state = deep_cells.Progress(None, None, np.zeros((2, 3, len(deep_cells.COLUMNS))), np.asarray([7, -1]))  # type: ignore[arg-type]
+    found = deep_cells.outcomes([4, 5], state)
     assert found[4] == SeedError("seed 4: a loss is not finite at step 7")
     assert isinstance(found[5], Outcome)
 
@@ -99,16 +99,16 @@ def test_a_seed_whose_losses_are_not_finite_is_reported_and_the_others_are_kept(
 
 def test_an_infinite_reward_stops_the_seed(tmp_path: Path) -> None:
     env, config = still(float("inf")), DeepConfig(**SMALL)
-    state = learning.learn(KEYS[:1], env, config, 5, context(tmp_path), lambda *_: None)
+    state = deep_cells.learn(KEYS[:1], env, config, 5, context(tmp_path), lambda *_: None)
     assert state.bad[0] == 0
     assert np.isnan(state.curves[0, 1:]).all()  # nothing is run after all seeds broke
 
 
 def test_a_full_device_gets_one_line() -> None:
-    with pytest.raises(InputError, match="10 seeds") as caught, learning.out_of_memory(10):
+    with pytest.raises(InputError, match="10 seeds") as caught, deep_cells.out_of_memory(10):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1 bytes.")
     assert "\n" not in str(caught.value)
-    with pytest.raises(jax.errors.JaxRuntimeError), learning.out_of_memory(10):
+    with pytest.raises(jax.errors.JaxRuntimeError), deep_cells.out_of_memory(10):
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
 

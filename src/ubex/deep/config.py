@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from ubex import checks
 from ubex.estimators import ESTIMATORS, Estimator
-from ubex.types import InputError
+from ubex.types import AgentEntry, InputError
 
 UBE_METHODS = ("exact-ube", "exact-ube-2", "pombu")
 """Methods with a U-net, which solves the uncertainty Bellman equation."""
@@ -19,12 +19,6 @@ TWIN_METHODS = ("mbpo", "sac")
 PRECISIONS = ("float32", "halves", "tf32")
 """How matrices are multiplied: in float32; what is not differentiated, which is most of the work, by 16-bit products of numbers
 in two halves, and the rest in float32; or everything in TF32 where a GPU has it, too coarse for small uncertainties."""
-
-
-class AgentEntry(NamedTuple):
-    """A line of the table of agents."""
-
-    summary: str
 
 
 DEEP_AGENTS: Mapping[str, AgentEntry] = MappingProxyType(

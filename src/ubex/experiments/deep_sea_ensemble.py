@@ -40,4 +40,4 @@ class DeepSeaEnsemble(DeepSea):
 
     def smoke(self) -> DeepSeaEnsemble:
         """Two methods and two ensemble sizes, tiny."""
-        return dataclasses.replace(self, seeds=1, methods=self.methods[:2], sizes=(3,), num_models=(2, 3), episodes=20)
+        return dataclasses.replace(self, seeds=1, methods=self.methods[:2], sizes=(4,), num_models=(2, 5), episodes=60)

@@ -42,7 +42,7 @@ class DeepSeaGain(DeepSea):
 
     def smoke(self) -> DeepSeaGain:
         """Two methods and two gains, tiny."""
-        return dataclasses.replace(self, seeds=1, methods=self.methods[:2], sizes=(3,), gains=(1.0, 2.0), episodes=20)
+        return dataclasses.replace(self, seeds=1, methods=self.methods[:2], sizes=(4,), gains=(1.0, 2.0), episodes=60)
 
     def tables(self, results: pd.DataFrame) -> Sequence[Table]:
         """The gain with the least regret of every method, then all of them."""

@@ -20,7 +20,7 @@ from ubex.deep.agents import Agent, Opinion, opinion
 from ubex.deep.config import DEEP_AGENTS, LAPTOP, PRECISIONS, DeepConfig
 from ubex.deep.loop import Evaluation
 from ubex.envs.sparse_pendulum import PendulumState, render, sparse_pendulum
-from ubex.experiments import learning
+from ubex.experiments import deep_cells
 from ubex.experiments.exploration import value_and_error
 from ubex.experiments.spec import Cell, Context, Experiment, FigureSpec, Mode, Outcome, SeedError, Table, grid, mode_of_device
 from ubex.runs import metrics
@@ -126,7 +126,7 @@ class Pendulum(Experiment):
                     context.keep(0, "last-evaluation.gif", video(evaluation, first))
 
         keys = [self.key(cell, seed) for seed in seeds]
-        return learning.outcomes(seeds, learning.learn(keys, env, config, self.episodes, context, watch))
+        return deep_cells.outcomes(seeds, deep_cells.learn(keys, env, config, self.episodes, context, watch))
 
     def smoke(self) -> Pendulum:
         """The last method, which compiles fastest, one noise, one episode, the smallest sizes."""

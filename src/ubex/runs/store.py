@@ -314,7 +314,14 @@ def load_results(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def load_curves(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """The tidy table of curves of a run folder (or of a `curves.csv`)."""
+    """The tidy table of curves of a run folder (or of a `curves.csv`).
+
+    Example:
+        >>> lines = ("experiment,environment,method,seed,metric,value,episode", "deep-sea,deep-sea,psrl,0,regret,0.5,7")
+        >>> size = Path("curves.csv").write_text("\\n".join(lines))
+        >>> int(ubex.load_curves("curves.csv").loc[0, "episode"])
+        7
+    """
     return _load(Path(path), CURVES)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,16 +21,10 @@ from ubex.keys import named
 from ubex.tabular.belief import Belief, FlatMean, mean_model, reward_posterior, sample_transitions
 from ubex.tabular.planner import Optimism, Plan, policy_iteration
 from ubex.tabular.worlds import Dense, Flat, Known, Single, World
-from ubex.types import MDP, Key
+from ubex.types import MDP, AgentEntry, Key
 
 PSRL = "psrl"
 METHODS = (*ESTIMATORS, PSRL)
-
-
-class AgentEntry(NamedTuple):
-    """A line of the table of agents."""
-
-    summary: str
 
 
 AGENTS: Mapping[str, AgentEntry] = MappingProxyType(
