@@ -13,7 +13,7 @@ from ubex import cli, doctor
 
 
 def test_this_machine_is_fit() -> None:
-    """Fails under a jaxlib that computes wrong numbers: the probes are run, optimised as for users, not only the version read."""
+    """Fails under a jaxlib that computes wrong numbers: its probes are run, optimised as for users, not its version read."""
     command = [sys.executable, "-m", "ubex", "doctor"]
     done = subprocess.run(command, env={**os.environ, "XLA_FLAGS": ""}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
