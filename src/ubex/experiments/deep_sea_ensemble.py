@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ubex.experiments.deep_sea import DeepSea
-from ubex.experiments.exploration import OPTIMISTIC_METHODS
+from ubex.experiments.exploration import OPTIMISTIC_METHODS, ablation
 from ubex.experiments.spec import FigureSpec
 
 
@@ -18,18 +18,7 @@ class DeepSeaEnsemble(DeepSea):
 
     name: ClassVar[str] = "deep-sea-ensemble"
     summary: ClassVar[str] = "DeepSea: total regret against the number of posterior samples N (ablation)"
-    figures: ClassVar[Sequence[FigureSpec]] = (
-        FigureSpec(
-            "regret",
-            "Total regret by ensemble size",
-            "lines",
-            "total_regret",
-            "ensemble size N",
-            "unsolved episodes",
-            x="num_models",
-            facet="size",
-        ),
-    )
+    figures: ClassVar[Sequence[FigureSpec]] = (ablation("num_models", "unsolved episodes", "size"),)
 
     methods: tuple[str, ...] = OPTIMISTIC_METHODS
     """Estimators; PSRL has no ensemble."""

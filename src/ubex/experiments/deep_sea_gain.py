@@ -10,7 +10,7 @@ from typing import ClassVar
 import pandas as pd
 
 from ubex.experiments.deep_sea import DeepSea
-from ubex.experiments.exploration import OPTIMISTIC_METHODS, best_gains
+from ubex.experiments.exploration import OPTIMISTIC_METHODS, ablation, best_gains
 from ubex.experiments.spec import FigureSpec, Table
 
 
@@ -20,18 +20,7 @@ class DeepSeaGain(DeepSea):
 
     name: ClassVar[str] = "deep-sea-gain"
     summary: ClassVar[str] = "DeepSea: total regret against the exploration gain (ablation)"
-    figures: ClassVar[Sequence[FigureSpec]] = (
-        FigureSpec(
-            "regret",
-            "Total regret by exploration gain",
-            "lines",
-            "total_regret",
-            "exploration gain",
-            "unsolved episodes",
-            x="gain",
-            facet="size",
-        ),
-    )
+    figures: ClassVar[Sequence[FigureSpec]] = (ablation("gain", "unsolved episodes", "size"),)
 
     methods: tuple[str, ...] = OPTIMISTIC_METHODS
     """Estimators; PSRL has no gain."""

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 
 from ubex import checks
 from ubex.envs.base import TabularEnv
-from ubex.experiments.spec import Cell, Context, Curve, Experiment, Mode, Outcome, Table, grid, mode_of_device
+from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Mode, Outcome, Table, grid, mode_of_device
 from ubex.runs import metrics
 from ubex.tabular.agents import METHODS, AgentConfig
 from ubex.tabular.belief import Belief
@@ -160,6 +160,19 @@ def value_and_error(row: pd.Series) -> str:
         return "-"
     error = "" if np.isnan(row["standard_error"]) else f" ({row['standard_error']:.2f})"
     return f"{row['mean']:.2f}{error}"
+
+
+ABLATIONS = {
+    "num_models": ("Total regret by ensemble size", "ensemble size N"),
+    "gain": ("Total regret by exploration gain", "exploration gain"),
+}
+"""Title and axis of the figure of an ablation, by the setting that it varies."""
+
+
+def ablation(x: str, unit: str, facet: str) -> FigureSpec:
+    """The figure of total regret against a setting."""
+    title, label = ABLATIONS[x]
+    return FigureSpec("regret", title, "lines", "total_regret", label, unit, x=x, facet=facet)
 
 
 def best_gains(results: pd.DataFrame, within: Sequence[str]) -> Table:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ubex.experiments.exploration import OPTIMISTIC_METHODS
+from ubex.experiments.exploration import OPTIMISTIC_METHODS, ablation
 from ubex.experiments.seven_room import SevenRoom
 from ubex.experiments.spec import FigureSpec
 
@@ -17,18 +17,7 @@ class SevenRoomEnsemble(SevenRoom):
 
     name: ClassVar[str] = "seven-room-ensemble"
     summary: ClassVar[str] = "7-room: total regret against the number of posterior samples N (ablation)"
-    figures: ClassVar[Sequence[FigureSpec]] = (
-        FigureSpec(
-            "regret",
-            "Total regret by ensemble size",
-            "lines",
-            "total_regret",
-            "ensemble size N",
-            "regret against 19.0",
-            x="num_models",
-            facet="episodes",
-        ),
-    )
+    figures: ClassVar[Sequence[FigureSpec]] = (ablation("num_models", "regret against 19.0", "episodes"),)
 
     methods: tuple[str, ...] = OPTIMISTIC_METHODS
     """Estimators; PSRL has no ensemble."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from ubex.experiments.exploration import GAIN_METHODS, best_gains
+from ubex.experiments.exploration import GAIN_METHODS, ablation, best_gains
 from ubex.experiments.seven_room import SevenRoom
 from ubex.experiments.spec import FigureSpec, Table
 
@@ -21,16 +21,7 @@ class SevenRoomGain(SevenRoom):
     name: ClassVar[str] = "seven-room-gain"
     summary: ClassVar[str] = "7-room: total regret against the exploration gain, for every estimator"
     figures: ClassVar[Sequence[FigureSpec]] = (
-        FigureSpec(
-            "regret",
-            "Total regret by exploration gain",
-            "lines",
-            "total_regret",
-            "exploration gain",
-            "regret against 19.0",
-            x="gain",
-            facet="episodes",
-        ),
+        ablation("gain", "regret against 19.0", "episodes"),
         FigureSpec(
             "regret-curve", "Regret along the run", "curves", "regret", "episode", "against 19.0", x="episode", facet="gain"
         ),
