@@ -178,4 +178,4 @@ def _explore(generator: np.random.Generator, rows: Float[np.ndarray, "S A T"]) -
         after = int(generator.choice(terminal + 1, p=rows[state, action]))
         steps.append((state, action, float(generator.normal(1.0)), after))
         state = after
-    return Transitions(*zip(*steps, strict=True))
+    return Transitions(*(np.array(column) for column in zip(*steps, strict=True)))
