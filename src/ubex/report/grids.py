@@ -99,13 +99,13 @@ def comparison(results: pd.DataFrame) -> Grid | None:
 
 def unpublished(results: pd.DataFrame) -> Grid | None:
     """Our results that have no published counterpart, in the metrics that were published for others, or all if none was."""
-    compared = metrics.compare(results)
-    known = pd.MultiIndex.from_frame(compared[["method", "metric"]].astype(str))
-    rows = results[~pd.MultiIndex.from_frame(results[["method", "metric"]].astype(str)).isin(known)]
-    rows = rows[rows["metric"].isin(compared["metric"])] if len(compared) else rows
-    if rows.empty:
+    asked = metrics.compare(results)["metric"].unique()
+    rows = results[results["metric"].isin(asked)] if len(asked) else results
+    settings = [column for column in rows.columns if column not in ("seed", "value")]
+    groups = [group for _, group in rows.groupby(settings, dropna=False, sort=False) if metrics.compare(group).empty]
+    if not groups:
         return None
-    table = metrics.summarize(rows)
+    table = metrics.summarize(pd.concat(groups))
     names = [column for column in table.columns if column not in metrics.STATISTICS]
     varied, fixed = split(table, names)
     lines = [
