@@ -10,6 +10,7 @@ import pandas as pd
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
+mpl.rcParams["svg.hashsalt"] = "ubex"  # the same numbers, the same file
 ROOT = Path(__file__).resolve().parent.parent
 TASK, METRIC = "pybullet-halfcheetah", "mean_return_last_10"
 COLOURS = {"exact-ube": "#0072b2", "ensemble-mean": "#d55e00"}

@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 
 from ubex.runs import metrics
 
+mpl.rcParams["svg.hashsalt"] = "ubex"  # the same numbers, the same file
 ROOT = Path(__file__).resolve().parent.parent
 NOISES = (0.0, 0.02)
 COLOURS = {"exact-ube": "#0072b2", "pombu": "#009e73", "ensemble-var": "#cc79a7", "ensemble-mean": "#d55e00", "sac": "#666666"}
