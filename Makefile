@@ -8,8 +8,8 @@ WORKERS ?= 2
 
 # What is about numbers, once more as users compile it.
 NUMBERS := tests/test_doctor.py tests/test_theory.py tests/test_variance.py tests/test_closed_form.py tests/test_covariance.py \
-	tests/tabular/test_solvers.py tests/tabular/test_planner.py tests/tabular/test_loop.py tests/deep/test_uncertainty.py \
-	tests/deep/test_fused.py tests/deep/test_loop.py
+	tests/tabular/test_solvers.py tests/tabular/test_planner.py tests/deep/test_uncertainty.py tests/deep/test_fused.py \
+	tests/tabular/test_loop.py::test_deep_sea_10_has_the_published_regret
 
 .PHONY: help setup browser demo test test-optimised test-pybullet coverage lint docs bench lock clean
 
