@@ -16,6 +16,7 @@ from ubex.runs.records import Outcome
 from ubex.runs.runner import describe
 from ubex.runs.store import Store
 
+CELLS = (("closed-form", "10"), ("exact-ube", "11"), ("closed-form", "11"))
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "keep_results.py"
 
 
@@ -79,7 +80,7 @@ def test_every_run_is_named_with_its_methods_seeds_machine_day_and_command(run: 
 
 
 def test_results_without_a_counterpart_have_a_table_of_their_own(tmp_path: Path) -> None:
-    experiment = DeepSea(methods=("exact-ube", "closed-form"), sizes=(10,), seeds=3)
+    experiment = DeepSea(methods=("exact-ube", "closed-form"), sizes=(10, 11), seeds=3)  # nobody published L = 11
     store = Store.open(tmp_path / "run", describe(experiment, "2026-01-01"))
     for cell in experiment.cells():
         store.finish(cell, {seed: Outcome({"total_regret": 55.0 + seed, "other": 1.0}) for seed in range(3)}, 1.0)
@@ -87,5 +88,8 @@ def test_results_without_a_counterpart_have_a_table_of_their_own(tmp_path: Path)
     store.close()
     compared, _, rest = markdown.tables([folder.read(tmp_path / "run")]).partition("Without a published counterpart")
     assert "closed-form" not in compared
-    assert "| closed-form | 56 \u00b1 0.577 (3) |" in rest
+    lines = [
+        [cell.strip() for cell in line.split("|")[1:5]] for line in rest.splitlines() if "-ube |" in line or "-form |" in line
+    ]
+    assert lines[:3] == [[name, size, "56 \u00b1 0.577", "56 [55, 57]"] for name, size in CELLS]
     assert "other" not in rest  # a metric that nobody published

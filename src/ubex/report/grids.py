@@ -43,19 +43,23 @@ def intervals(results: pd.DataFrame) -> dict[str, Grid]:
         part = table[table["metric"].astype(str) == metric]
         names = [column for column in table.columns if column not in (*metrics.STATISTICS, "metric", "experiment")]
         varied, fixed = split(part, names)
-        rows = [
-            [
-                *(charts.label(row[column]) for column in varied),
-                with_error(row["mean"], row["standard_error"]),
-                interval(row["iqm"], row["low"], row["high"]),
-                charts.label(row["seeds"]),
-            ]
-            for row in part.to_dict("records")
-        ]
-        columns = [*varied, "mean \u00b1 standard error", "IQM [95% interval]", "seeds"]
-        methods = [charts.label(value) for value in part["method"]]
-        found[metric] = Grid(metric, columns, rows, fixed, methods, texts=len(varied))
+        found[metric] = estimates(metric, part, varied, fixed)
     return found
+
+
+def estimates(title: str, table: pd.DataFrame, varied: Sequence[str], note: str) -> Grid:
+    """Rows of `metrics.summarize` as a table, with the settings that vary in front."""
+    rows = [
+        [
+            *(charts.label(row[column]) for column in varied),
+            with_error(row["mean"], row["standard_error"]),
+            interval(row["iqm"], row["low"], row["high"]),
+            charts.label(row["seeds"]),
+        ]
+        for row in table.to_dict("records")
+    ]
+    columns = [*varied, "mean \u00b1 standard error", "IQM [95% interval]", "seeds"]
+    return Grid(title, columns, rows, note, [charts.label(value) for value in table["method"]], texts=len(varied))
 
 
 def split(table: pd.DataFrame, names: Sequence[str]) -> tuple[list[str], str]:
@@ -99,25 +103,14 @@ def comparison(results: pd.DataFrame) -> Grid | None:
 
 def unpublished(results: pd.DataFrame) -> Grid | None:
     """Our results that have no published counterpart, in the metrics that were published for others, or all if none was."""
-    asked = metrics.compare(results)["metric"].unique()
-    rows = results[results["metric"].isin(asked)] if len(asked) else results
-    settings = [column for column in rows.columns if column not in ("seed", "value")]
-    groups = [group for _, group in rows.groupby(settings, dropna=False, sort=False) if metrics.compare(group).empty]
-    if not groups:
+    rows = metrics.without_counterpart(results)
+    asked = results[~results.index.isin(rows.index)]["metric"].unique()
+    rows = rows[rows["metric"].isin(asked)] if len(asked) else rows
+    if rows.empty:
         return None
-    table = metrics.summarize(pd.concat(groups))
-    names = [column for column in table.columns if column not in metrics.STATISTICS]
-    varied, fixed = split(table, names)
-    lines = [
-        [
-            *(charts.label(row[column]) for column in varied),
-            f"{with_error(row['mean'], row['standard_error'])} ({charts.label(row['seeds'])})",
-            interval(row["iqm"], row["low"], row["high"]),
-        ]
-        for row in table.to_dict("records")
-    ]
-    columns = [*varied, "mean \u00b1 standard error (seeds)", "IQM [95% interval]"]
-    return Grid("Without a published counterpart", columns, lines, fixed, texts=len(varied))
+    table = metrics.summarize(rows)
+    varied, fixed = split(table, [column for column in table.columns if column not in metrics.STATISTICS])
+    return estimates("Without a published counterpart", table, varied, fixed)
 
 
 def with_error(mean: float, error: float) -> str:

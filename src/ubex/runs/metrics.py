@@ -7,7 +7,7 @@ of a run that never learned, is NaN: it is left out of every statistic, and `see
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple, TypeAlias
 
@@ -220,10 +220,7 @@ def compare(results: pd.DataFrame) -> pd.DataFrame:
     _require(results, KEYS[:2])
     table, rows = published(), []
     for group, values in _groups(results):
-        fits = pd.Series(True, index=table.index)
-        for key in KEYS:
-            if key in group and not pd.isna(group[key]):
-                fits &= table[key].eq(group[key]) | table[key].isna()
+        fits = _fitting(table, group)
         estimate = _estimate(values)
         interval = bootstrap_interval(values, np.mean) if fits.any() else (math.nan, math.nan)
         for other in table[fits].to_dict("records"):
@@ -235,6 +232,29 @@ def compare(results: pd.DataFrame) -> pd.DataFrame:
     joined = pd.DataFrame(rows, columns=[*KEYS, *others, *COMPARISON])
     same = [column for column in others if joined[column].nunique(dropna=False) <= 1]
     return joined.drop(columns=same)
+
+
+def without_counterpart(results: pd.DataFrame) -> pd.DataFrame:
+    """The rows for whose environment, method, metric and conditions nothing was published, as `compare` matches them.
+
+    Example:
+        >>> ours = published().iloc[:1].rename(columns={"mean": "value"}).assign(seed=0)
+        >>> len(without_counterpart(ours)), len(without_counterpart(ours.assign(method="mine")))
+        (0, 1)
+    """
+    table, settings = published(), _settings(results)
+    groups = results.groupby(settings, sort=False, dropna=False)
+    left: pd.DataFrame = groups.filter(lambda rows: not _fitting(table, dict(rows.iloc[0])).any())
+    return left
+
+
+def _fitting(table: pd.DataFrame, group: Mapping[str, Any]) -> pd.Series:
+    """Which published rows a group of seeds is to be held against."""
+    fits = pd.Series(True, index=table.index)
+    for key in KEYS:
+        if key in group and not pd.isna(group[key]):
+            fits &= table[key].eq(group[key]) | table[key].isna()
+    return fits
 
 
 class _Estimate(NamedTuple):
