@@ -44,7 +44,7 @@ test-optimised: setup
 
 test-pybullet: setup
 	@$(BIN)/python tools/install_pybullet.py
-	@$(BIN)/python -m pytest $(PYTEST_ARGS) tests/bullet
+	@$(BIN)/python -m pytest $(PYTEST_ARGS) tests/bullet "tests/test_cli.py::test_every_experiment_has_a_smoke_form[locomotion]"
 
 coverage: setup browser
 	@$(BIN)/python tools/line_coverage.py --clear
