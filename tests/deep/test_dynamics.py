@@ -77,3 +77,33 @@ def test_the_weights_of_the_best_epoch_are_kept() -> None:
     _, after = dynamics.train(settings, KEY, model, data, count, 1)
     assert int(after.epochs) == 3
     assert float(jnp.max(before.error)) < float(jnp.max(after.error))
+
+
+@pytest.mark.parametrize("few", [0, 1, 3])
+def test_seeds_are_trained_together_as_they_are_alone(few: int) -> None:
+    """Three seeds whose trainings take different numbers of epochs; the last batch of an epoch is not full."""
+    settings = config(model_hidden=(), model_rate=0.05, weight_decay=0.0, max_epochs=12, patience=2, model_batch=32)
+    count, keys = jnp.asarray(170), jax.random.split(KEY, 3)
+    data = jnp.stack([linear_data(170, 250), linear_data(170, 250) * 0.1, jnp.roll(linear_data(170, 250), 1, axis=0)])
+    one = dynamics.init(settings, KEY, 1, 1)
+    models = jax.tree.map(lambda x: jnp.stack([x] * 3), one)
+    run = jax.jit(lambda *parts: dynamics.train_together(settings, *parts, 1, few))
+    together, how = run(keys, models, data, count)
+    alone = [jax.jit(lambda *parts: dynamics.train(settings, *parts, 1))(keys[i], one, data[i], count) for i in range(3)]
+    assert len(set(np.asarray(how.epochs).tolist())) > 1
+    for i, (model, fitted) in enumerate(alone):
+        assert int(how.epochs[i]) == int(fitted.epochs)
+        np.testing.assert_allclose(how.error[i], fitted.error, rtol=1e-3, atol=1e-7)
+        for a, b in zip(jax.tree.leaves(together), jax.tree.leaves(model), strict=True):
+            np.testing.assert_allclose(a[i], b, rtol=1e-3, atol=1e-5)
+
+
+def test_an_epoch_is_as_many_steps_as_there_are_batches() -> None:
+    """Steps beyond the last batch, which fill up a block, change nothing: Adam has counted the others alone."""
+    for count, batches in ((190, 6), (260, 8), (32, 1)):
+        settings = config(model_hidden=(), max_epochs=1, model_batch=32)
+        data = linear_data(count, 300)
+        model, _ = dynamics.train(settings, KEY, dynamics.init(settings, KEY, 1, 1), data, jnp.asarray(count), 1)
+        steps = [leaf for leaf in jax.tree.leaves(model.optimiser) if jnp.issubdtype(leaf.dtype, jnp.integer)]
+        assert [int(step) for step in steps] == [batches]
+        assert all(bool(jnp.all(jnp.isfinite(weight))) for weight in model.networks.weights)

@@ -5,7 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ubex.deep.networks import MLP, halved_product, mlp, orthogonal_ensemble, polyak, truncated_ensemble
+from ubex.deep.networks import (
+    MLP,
+    halved_product,
+    mlp,
+    orthogonal_ensemble,
+    polyak,
+    rounded_product,
+    truncated_ensemble,
+)
 
 KEY = jax.random.key(0)
 
@@ -54,3 +62,11 @@ def test_products_of_halves_keep_sixteen_bits() -> None:
     coarse = np.linalg.norm(np.asarray(x.astype(jnp.bfloat16).astype(jnp.float32) @ w) - exact) / np.linalg.norm(exact)
     assert error < 2e-5
     assert coarse > 1e-3  # what one half alone would give: the other was not optimised away
+
+
+def test_rounded_products_keep_eleven_bits_and_do_not_overflow() -> None:
+    x, w = jax.random.normal(KEY, (200, 128)), jax.random.normal(jax.random.key(1), (128, 96))
+    exact = np.asarray(x, np.float64) @ np.asarray(w, np.float64)
+    error = np.linalg.norm(np.asarray(rounded_product(x, w)) - exact) / np.linalg.norm(exact)
+    assert 1e-5 < error < 5e-4
+    assert bool(jnp.all(jnp.isfinite(rounded_product(x * 1e6, w))))

@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from deep.tiny import config, never
-from ubex.deep import actor, rollout
+from ubex.deep import actor, loop, rollout
 from ubex.deep.buffer import ModelBuffer, empty, unpack
 from ubex.deep.config import DeepConfig
-from ubex.deep.dynamics import Dynamics, Normaliser
-from ubex.deep.networks import MLP
+from ubex.deep.dynamics import Dynamics, Normaliser, Prediction, predict
+from ubex.deep.networks import MLP, Product, product
+from ubex.envs.sparse_pendulum import sparse_pendulum
 
 KEY = jax.random.key(0)
 SURE: dict[str, Any] = {"min_log_var": -60.0, "max_log_var": -50.0, "model_hidden": ()}
@@ -94,3 +95,25 @@ def test_buffers_are_refilled_from_observed_states() -> None:
     assert float(batch.observation.max()) < 20.0
     np.testing.assert_allclose(batch.reward[1:], [[1.0] * 12, [2.0] * 12], rtol=1e-5)
     assert set(np.rint(np.asarray(batch.reward[0]))) == {1.0, 2.0}
+
+
+def test_rounding_shifts_what_is_drawn_by_far_less_than_its_noise() -> None:
+    """Models of the paper's size, trained on a pendulum's first steps; their standard deviations are as small as allowed."""
+    settings = DeepConfig(num_models=2, precision="halves", model_rate=1e-3, max_epochs=15, patience=15)
+    env = sparse_pendulum(0.0)
+    keys = jax.random.split(KEY, 1)
+    seed = loop.begin(settings, env, keys, 1)
+    model, _ = loop.fit(settings, env, keys, seed, jnp.asarray(0))
+    one = Dynamics(*jax.tree.map(lambda x: x[0], tuple(model)))
+    rows = unpack(seed.data[0, : settings.initial_steps], env.observation_size)
+
+    def said(multiply: Product) -> Prediction:
+        run = jax.vmap(lambda net: predict(settings, net, one.normaliser, rows.observation, rows.action, multiply))
+        return run(one.networks)
+
+    full, rounded = said(product), said(rollout.multiplication(settings))
+    noise = np.exp(0.5 * np.asarray(full.log_var))
+    assert noise.min() < 0.02
+    shift = (np.asarray(rounded.mean) - np.asarray(full.mean)) / noise
+    assert 0.0 < np.sqrt(np.mean(shift**2)) < 0.01
+    assert np.abs(np.asarray(rounded.log_var) - np.asarray(full.log_var)).max() < 0.05

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ubex.deep.networks import MLP, mlp
+from ubex.deep.networks import MLP, Product, mlp, product
 from ubex.types import Key
 
 LOG_STD = (-20.0, 2.0)
@@ -35,9 +35,9 @@ def init(key: Key, observation_size: int, action_size: int, hidden: tuple[int, .
     return mlp(key, observation_size, hidden, 2 * action_size, jnp.tanh)
 
 
-def gaussian(actor: MLP, observation: Float[Array, "*b O"]) -> Gaussian:
+def gaussian(actor: MLP, observation: Float[Array, "*b O"], multiply: Product = product) -> Gaussian:
     """The policy at some observations."""
-    mean, log_std = jnp.split(actor(observation), 2, axis=-1)
+    mean, log_std = jnp.split(actor(observation, multiply), 2, axis=-1)
     return Gaussian(mean, jnp.clip(log_std, *LOG_STD))
 
 

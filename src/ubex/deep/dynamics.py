@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from ubex.deep.buffer import Batch, unpack
 from ubex.deep.config import DeepConfig
 from ubex.deep.networks import MLP, Product, descend, product, truncated_ensemble
 from ubex.keys import named
 from ubex.types import Key
+
+T = TypeVar("T")
+
+BLOCK = 4
+"""Steps of training between two looks at whether the epoch is over, for which a GPU has to wait."""
 
 
 class Normaliser(NamedTuple):
@@ -94,7 +100,24 @@ def negative_log_likelihood(said: Prediction, target: Float[Array, "B Y"], weigh
     return jnp.sum(jnp.mean(loss, axis=-1) * weight) / jnp.sum(weight)
 
 
-class _Epochs(NamedTuple):
+class Lesson(NamedTuple):
+    """The data of one training, dealt out to the members."""
+
+    key: Key
+    data: Float[Array, "C D"]
+    resampled: Int[Array, "N C"]
+    """Every member's bootstrap resample, drawn once: rows of the data."""
+    number: Int[Array, ""]
+    """Rows to train on; what lies behind them in a resample does not count."""
+    validation: Float[Array, "V D"]
+    validated: Float[Array, " V"]
+    """1 for the rows of `validation` that count, else 0."""
+    normaliser: Normaliser
+
+
+class Progress(NamedTuple):
+    """What a training carries from epoch to epoch."""
+
     networks: MLP
     optimiser: Any
     kept: MLP
@@ -110,69 +133,134 @@ def train(
 ) -> tuple[Dynamics, Fitted]:
     """Maximum likelihood with early stopping, on from the current weights, on the first `count` rows of the data.
 
-    Every member has a bootstrap resample of its own, drawn once. Training stops after `patience` epochs in which no member's
-    validation error fell by more than `improvement`; the weights of the last improvement are kept, or those of the last epoch
-    where there was none, so that new data always has an effect.
+    Training stops after `patience` epochs in which no member's validation error fell by more than `improvement`; the weights of
+    the last improvement are kept, or those of the last epoch where there was none, so that new data always has an effect.
     """
+    lesson = deal(config, key, data, count, observation_size)
+    first = _begin(config, lesson, dynamics, observation_size)
+    return _end(config, lesson, _rest(config, lesson, first, observation_size), observation_size)
+
+
+def train_together(
+    config: DeepConfig,
+    keys: Shaped[PRNGKeyArray, " K"],
+    dynamics: Dynamics,
+    data: Float[Array, "K C D"],
+    count: Int[Array, ""],
+    observation_size: int,
+    few: int,
+) -> tuple[Dynamics, Fitted]:
+    """The same for several seeds: all at once while more than `few` of them go on, then the others one after the other.
+
+    Most seeds stop after a few epochs and one in ten goes on for many; a GPU takes several times as long for all as for one.
+    """
+    lessons = jax.vmap(lambda key, rows: deal(config, key, rows, count, observation_size))(keys, data)
+    states = jax.vmap(lambda lesson, model: _begin(config, lesson, model, observation_size))(lessons, dynamics)
+    going: Callable[[Progress], Bool[Array, " K"]] = jax.vmap(lambda state: _goes_on(config, state))
+    keep: Callable[[Bool[Array, " K"], Progress, Progress], Progress] = jax.vmap(_choose)
+
+    def together(states: Progress) -> Progress:
+        after = jax.vmap(lambda lesson, state: _epoch(config, lesson, state, observation_size))(lessons, states)
+        return keep(going(states), after, states)
+
+    if few < len(keys):
+        states = jax.lax.while_loop(lambda states: jnp.sum(going(states).astype(jnp.int32)) > few, together, states)
+    states = jax.lax.map(lambda both: _rest(config, both[0], both[1], observation_size), (lessons, states))
+    return jax.vmap(lambda lesson, state: _end(config, lesson, state, observation_size))(lessons, states)
+
+
+def deal(config: DeepConfig, key: Key, data: Float[Array, "C D"], count: Int[Array, ""], observation_size: int) -> Lesson:
+    """Splits the first `count` rows into training and validation, and resamples those for training for every member."""
     capacity = data.shape[0]
     num_validation = (count.astype(jnp.float32) * config.validation_share).astype(jnp.int32)
     num_training = count - num_validation
-    order = shuffled(named(key, "split"), capacity, count)
-    training, rest = order, jnp.roll(order, -num_training)[: int(capacity * config.validation_share) + 1]
-    validation = unpack(data[rest], observation_size)
-    validated = (jnp.arange(rest.shape[0]) < num_validation).astype(jnp.float32)
+    training = shuffled(named(key, "split"), capacity, count)
+    rest = jnp.roll(training, -num_training)[: int(capacity * config.validation_share) + 1]
     draws = jax.random.randint(named(key, "bootstrap"), (config.num_models, capacity), 0, num_training, jnp.int32)
-    resampled = training[draws]
-    batch_size = config.model_batch
-    num_batches = (num_training + batch_size - 1) // batch_size
-    normaliser = normalise(data, count, observation_size)
+    return Lesson(
+        key,
+        data,
+        training[draws],
+        num_training,
+        data[rest],
+        (jnp.arange(rest.shape[0]) < num_validation).astype(jnp.float32),
+        normalise(data, count, observation_size),
+    )
+
+
+def _begin(config: DeepConfig, lesson: Lesson, dynamics: Dynamics, observation_size: int) -> Progress:
+    zero = jnp.asarray(0, jnp.int32)
+    error = _error(config, lesson, dynamics.networks, observation_size)
+    return Progress(dynamics.networks, dynamics.optimiser, dynamics.networks, error, zero, zero)
+
+
+def _rest(config: DeepConfig, lesson: Lesson, state: Progress, observation_size: int) -> Progress:
+    """All epochs that are left."""
+    last: Progress = jax.lax.while_loop(
+        lambda state: _goes_on(config, state), lambda state: _epoch(config, lesson, state, observation_size), state
+    )
+    return last
+
+
+def _end(config: DeepConfig, lesson: Lesson, last: Progress, observation_size: int) -> tuple[Dynamics, Fitted]:
+    error = _error(config, lesson, last.kept, observation_size)
+    return Dynamics(last.kept, lesson.normaliser, last.optimiser), Fitted(last.epoch, error)
+
+
+def _goes_on(config: DeepConfig, state: Progress) -> Bool[Array, ""]:
+    more = state.since < config.patience
+    return more if config.max_epochs is None else more & (state.epoch < config.max_epochs)
+
+
+def _error(config: DeepConfig, lesson: Lesson, networks: MLP, observation_size: int) -> Float[Array, " N"]:
+    """Validation error of every member."""
+    rows = unpack(lesson.validation, observation_size)
+    said = jax.vmap(lambda one: predict(config, one, lesson.normaliser, rows.observation, rows.action))(networks)
+    squares = jnp.mean((said.mean - targets(rows)[None]) ** 2, axis=-1)
+    return jnp.sum(squares * lesson.validated[None], axis=-1) / jnp.sum(lesson.validated)
+
+
+def _epoch(config: DeepConfig, lesson: Lesson, state: Progress, observation_size: int) -> Progress:
+    """All members once through their resamples, in an order of their own, and what validation says of it."""
+    capacity, batch_size = lesson.data.shape[0], config.model_batch
+    here = jax.random.fold_in(named(lesson.key, "epoch"), state.epoch)
+    shuffle = jax.vmap(lambda one: shuffled(one, capacity, lesson.number))(jax.random.split(here, config.num_models))
+    order = jnp.take_along_axis(lesson.resampled, shuffle, axis=1)
+    order = jnp.pad(order, ((0, 0), (0, BLOCK * batch_size)))
     method = optimiser(config)
 
     def loss(networks: MLP, rows: Float[Array, "N B D"], weight: Float[Array, " B"]) -> Float[Array, ""]:
         def one(network: MLP, rows: Float[Array, "B D"]) -> Float[Array, ""]:
             batch = unpack(rows, observation_size)
-            said = predict(config, network, normaliser, batch.observation, batch.action)
+            said = predict(config, network, lesson.normaliser, batch.observation, batch.action)
             return negative_log_likelihood(said, targets(batch), weight)
 
         return jnp.sum(jax.vmap(one)(networks, rows))
 
-    def error(networks: MLP) -> Float[Array, " N"]:
-        said = jax.vmap(lambda one: predict(config, one, normaliser, validation.observation, validation.action))(networks)
-        squares = jnp.mean((said.mean - targets(validation)[None]) ** 2, axis=-1)
-        return jnp.sum(squares * validated[None], axis=-1) / jnp.sum(validated)
+    def step(index: Int[Array, ""], carry: tuple[MLP, Any]) -> tuple[MLP, Any]:
+        networks, moments = carry
+        first = index * batch_size
+        chosen = jax.lax.dynamic_slice_in_dim(order, first, batch_size, axis=1)
+        weight = (first + jnp.arange(batch_size, dtype=jnp.int32) < lesson.number).astype(jnp.float32)
+        gradient = jax.grad(loss)(networks, lesson.data[chosen], weight)
+        moved: tuple[MLP, Any] = _choose(first < lesson.number, descend(method, gradient, moments, networks), carry)
+        return moved
 
-    def epoch(state: _Epochs) -> _Epochs:
-        here = jax.random.fold_in(named(key, "epoch"), state.epoch)
-        shuffle = jax.vmap(lambda one: shuffled(one, capacity, num_training))(jax.random.split(here, config.num_models))
-        rows_of = jnp.take_along_axis(resampled, shuffle, axis=1)
-        rows_of = jnp.pad(rows_of, ((0, 0), (0, batch_size)))
+    def block(number: Int[Array, ""], carry: tuple[MLP, Any]) -> tuple[MLP, Any]:
+        after: tuple[MLP, Any] = jax.lax.fori_loop(0, BLOCK, lambda i, carry: step(number * BLOCK + i, carry), carry)
+        return after
 
-        def step(index: Int[Array, ""], carry: tuple[MLP, Any]) -> tuple[MLP, Any]:
-            networks, moments = carry
-            chosen = jax.lax.dynamic_slice_in_dim(rows_of, index * batch_size, batch_size, axis=1)
-            weight = (index * batch_size + jnp.arange(batch_size, dtype=jnp.int32) < num_training).astype(jnp.float32)
-            gradient = jax.grad(loss)(networks, data[chosen], weight)
-            return descend(method, gradient, moments, networks)
-
-        networks, moments = jax.lax.fori_loop(0, num_batches, step, (state.networks, state.optimiser))
-        now = error(networks)
-        better = jnp.any((state.error - now) / jnp.abs(state.error) > config.improvement)
-        kept = _choose(better | (state.epoch < 1), networks, state.kept)
-        least = jnp.where(better, jnp.minimum(state.error, now), state.error)
-        return _Epochs(networks, moments, kept, least, state.epoch + 1, jnp.where(better, 0, state.since + 1))
-
-    def go_on(state: _Epochs) -> Bool[Array, ""]:
-        more = state.since < config.patience
-        return more if config.max_epochs is None else more & (state.epoch < config.max_epochs)
-
-    zero = jnp.asarray(0, jnp.int32)
-    first = _Epochs(dynamics.networks, dynamics.optimiser, dynamics.networks, error(dynamics.networks), zero, zero)
-    last = jax.lax.while_loop(go_on, epoch, first)
-    return Dynamics(last.kept, normaliser, last.optimiser), Fitted(last.epoch, error(last.kept))
+    blocks = (lesson.number + BLOCK * batch_size - 1) // (BLOCK * batch_size)
+    networks, moments = jax.lax.fori_loop(0, blocks, block, (state.networks, state.optimiser))
+    now = _error(config, lesson, networks, observation_size)
+    better = jnp.any((state.error - now) / jnp.abs(state.error) > config.improvement)
+    kept = _choose(better | (state.epoch < 1), networks, state.kept)
+    least = jnp.where(better, jnp.minimum(state.error, now), state.error)
+    return Progress(networks, moments, kept, least, state.epoch + 1, jnp.where(better, 0, state.since + 1))
 
 
-def _choose(condition: Bool[Array, ""], new: MLP, old: MLP) -> MLP:
-    chosen: MLP = jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
+def _choose(condition: Bool[Array, ""], new: T, old: T) -> T:
+    chosen: T = jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
     return chosen
 
 

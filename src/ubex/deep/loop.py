@@ -26,6 +26,9 @@ from ubex.envs.continuous import ContinuousEnv
 from ubex.keys import named
 from ubex.types import Key
 
+STRAGGLERS = 4
+"""On a GPU the models of all seeds are trained together until one in this many is left."""
+
 
 class Seed(NamedTuple):
     """What a run of one seed carries from segment to segment; of several seeds, on a leading axis."""
@@ -145,8 +148,11 @@ def fit_one(
     config: DeepConfig, key: Key, model: Dynamics, data: Float[Array, "C D"], index: Int[Array, ""], observation_size: int
 ) -> tuple[Dynamics, Fitted]:
     """Trains the models of one seed on all data before segment number `index`."""
-    here = named(jax.random.fold_in(key, index), "fit")
-    return dynamics.train(config, here, model, data, observed(config, index), observation_size)
+    return dynamics.train(config, _fit_key(key, index), model, data, observed(config, index), observation_size)
+
+
+def _fit_key(key: Key, index: Int[Array, ""]) -> Key:
+    return named(jax.random.fold_in(key, index), "fit")
 
 
 @functools.partial(jax.jit, static_argnames=("config", "env"))
@@ -156,13 +162,11 @@ def fit(
     """Trains the models on all data before segment number `index`."""
 
     assert seeds.dynamics is not None
-
-    def one(key: Key, model: Dynamics, data: Float[Array, "C D"]) -> tuple[Dynamics, Fitted]:
-        return fit_one(config, key, model, data, index, env.observation_size)
-
+    here = jax.vmap(_fit_key, in_axes=(0, None))(keys, index)
+    few = len(keys) if jax.default_backend() == "cpu" else len(keys) // STRAGGLERS
+    known = (seeds.dynamics, seeds.data, observed(config, index), env.observation_size)
     with agents.precision(config):
-        result: tuple[Dynamics, Fitted] = jax.vmap(one)(keys, seeds.dynamics, seeds.data)
-    return result
+        return dynamics.train_together(config, here, *known, few)
 
 
 def imagine_one(

@@ -30,6 +30,8 @@ FEW = 4
 """Inputs up to which a product is written out."""
 LARGE = 64
 """Both sides of a product that is worth a matrix unit have at least this size."""
+HALF_MAX = 65504.0
+"""The largest float16."""
 
 Activation = Callable[[Array], Array]
 Product = Callable[[Array, Array], Array]
@@ -89,6 +91,14 @@ def halved_product(x: Float[Array, "*b I"], weight: Float[Array, "I O"]) -> Floa
     high, low = halves(x)
     weight_high, weight_low = halves(weight)
     left, right = jnp.concatenate((high, high, low), axis=-1), jnp.concatenate((weight_high, weight_low, weight_high))
+    return jnp.matmul(left, right, preferred_element_type=jnp.float32)
+
+
+def rounded_product(x: Float[Array, "*b I"], weight: Float[Array, "I O"]) -> Float[Array, "*b O"]:
+    """x times weight with both rounded to float16, eleven bits, and float32 sums. Not meant to be differentiated."""
+    if min(weight.shape) < LARGE:
+        return product(x, weight)
+    left, right = (jnp.clip(part, -HALF_MAX, HALF_MAX).astype(jnp.float16) for part in (x, weight))
     return jnp.matmul(left, right, preferred_element_type=jnp.float32)
 
 

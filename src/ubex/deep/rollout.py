@@ -13,7 +13,7 @@ from ubex.deep import actor as policy
 from ubex.deep.buffer import Batch, ModelBuffer, below, pack, put, unpack
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, Prediction, predict
-from ubex.deep.networks import MLP, Product, halved_product, product
+from ubex.deep.networks import MLP, Product, product, rounded_product
 from ubex.types import Key
 
 CHUNKS = 16
@@ -24,9 +24,13 @@ Reward = Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], 
 """Of (observation, action in [-1, 1], next observation), where it is known; None means that the models predict it."""
 
 
-def without_gradient(config: DeepConfig) -> Product:
-    """The product of large matrices that nothing is differentiated through."""
-    return halved_product if config.precision == "halves" else product
+def multiplication(config: DeepConfig) -> Product:
+    """The product of large matrices in a rollout.
+
+    With `halves` factors are rounded to eleven bits: it shifts a drawn observation by far less than the noise that it is drawn
+    with, whose standard deviation the models bound from below.
+    """
+    return rounded_product if config.precision == "halves" else product
 
 
 class Rows(NamedTuple):
@@ -58,13 +62,14 @@ def rollouts(
     key: Key,
     start: Float[Array, "B O"],
     length: int,
+    multiply: Product = product,
 ) -> Rows:
     """Rollouts of the policy in a model, k rows for every start; after its end, a rollout's rows are invalid."""
 
     def one(carry: tuple[Float[Array, "B O"], Bool[Array, " B"]], key: Key) -> tuple[tuple[Array, Array], Rows]:
         observation, alive = carry
         for_action, for_model = jax.random.split(key)
-        at = policy.gaussian(actor, observation)
+        at = policy.gaussian(actor, observation, multiply)
         action = policy.squash(at, jax.random.normal(for_action, at.mean.shape, jnp.float32)).action
         batch = step(for_model, observation, action)
         return (batch.next_observation, alive & (batch.terminated < 0.5)), Rows(pack(batch), alive)
@@ -83,14 +88,14 @@ def consistent(
     reward: Reward | None = None,
 ) -> Rows:
     """Rollouts of all models, each in its own; starts and rows have a leading axis N."""
-    multiply = without_gradient(config)
+    multiply = multiplication(config)
 
     def of_one(key: Key, network: MLP, start: Float[Array, "B O"]) -> Rows:
         def step(key: Key, observation: Float[Array, "B O"], action: Float[Array, "B A"]) -> Batch:
             said = predict(config, network, dynamics.normaliser, observation, action, multiply)
             return transition(key, said, observation, action, terminates, reward)
 
-        return rollouts(step, actor, key, start, config.rollout_length)
+        return rollouts(step, actor, key, start, config.rollout_length, multiply)
 
     return jax.vmap(of_one)(jax.random.split(key, config.num_models), dynamics.networks, start)
 
@@ -108,7 +113,7 @@ def randomised(
 
     Rows are shuffled and dealt to the models in equal parts, so that each model computes its own rows alone.
     """
-    number, models, multiply = start.shape[0], config.num_models, without_gradient(config)
+    number, models, multiply = start.shape[0], config.num_models, multiplication(config)
     share = -(-number // models)
 
     def step(key: Key, observation: Float[Array, "B O"], action: Float[Array, "B A"]) -> Batch:
@@ -120,7 +125,7 @@ def randomised(
         back = Prediction(*(x.reshape(share * models, -1)[place] for x in said))
         return transition(for_noise, back, observation, action, terminates, reward)
 
-    return rollouts(step, actor, key, start, config.rollout_length)
+    return rollouts(step, actor, key, start, config.rollout_length, multiply)
 
 
 def refill(

@@ -18,8 +18,8 @@ from ubex.deep import fused
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, predict_all
-from ubex.deep.networks import MLP, Product, mlp
-from ubex.deep.rollout import Reward, Terminates, without_gradient
+from ubex.deep.networks import MLP, Product, halved_product, mlp, product
+from ubex.deep.rollout import Reward, Terminates
 from ubex.types import Key, NextValues
 
 
@@ -95,7 +95,7 @@ def next_values(
     only_w = not config.estimator.own_values
     actions = jnp.broadcast_to(noise.actions, (config.num_models, *noise.actions.shape[1:]))
     for_w = actions[:, :, : config.w_actions] if config.sampled_states else actions
-    multiply = without_gradient(config)
+    multiply = _multiplication(config)
     values = _at_actions(config, critics, actor, after, for_w) * _alive(batch, after[:, :, None], terminates)[:, None]
     mean = jnp.mean(values, axis=1)
     used = mean[..., : config.w_actions]
@@ -121,6 +121,11 @@ def next_values(
     return Sampled(moments, rewards, excess)
 
 
+def _multiplication(config: DeepConfig) -> Product:
+    """The product of large matrices in the critics' values, which nothing is differentiated through."""
+    return halved_product if config.precision == "halves" else product
+
+
 def _known_rewards(batch: Batch, after: Float[Array, "N B O"], reward: Reward) -> Float[Array, "N B"]:
     """The known reward at every model's next observation: models differ in it as far as they differ there."""
     return jax.vmap(jax.vmap(reward), in_axes=(None, None, 0))(batch.observation, batch.action, after)
@@ -142,7 +147,7 @@ def _at_actions(
         rows = observation.reshape(-1, observation.shape[-1]), action.reshape(-1, *action.shape[2:])
         said = fused.at_actions(critics, *rows).reshape(-1, *action.shape[:3])
     else:
-        said = jax.vmap(lambda one: one.at_actions(observation, action, without_gradient(config))[..., 0])(critics)
+        said = jax.vmap(lambda one: one.at_actions(observation, action, _multiplication(config))[..., 0])(critics)
     return jnp.moveaxis(said, 0, 1)
 
 
