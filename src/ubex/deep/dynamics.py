@@ -18,9 +18,6 @@ from ubex.types import Key
 
 T = TypeVar("T")
 
-BLOCK = 4
-"""Steps of training between two looks at whether the epoch is over, for which a GPU has to wait."""
-
 
 class Normaliser(NamedTuple):
     """Mean and standard deviation of the inputs; an input that never changes has 1."""
@@ -226,7 +223,7 @@ def _epoch(config: DeepConfig, lesson: Lesson, state: Progress, observation_size
     here = jax.random.fold_in(named(lesson.key, "epoch"), state.epoch)
     shuffle = jax.vmap(lambda one: shuffled(one, capacity, lesson.number))(jax.random.split(here, config.num_models))
     order = jnp.take_along_axis(lesson.resampled, shuffle, axis=1)
-    order = jnp.pad(order, ((0, 0), (0, BLOCK * batch_size)))
+    order = jnp.pad(order, ((0, 0), (0, batch_size)))
     method = optimiser(config)
 
     def loss(networks: MLP, rows: Float[Array, "N B D"], weight: Float[Array, " B"]) -> Float[Array, ""]:
@@ -239,19 +236,13 @@ def _epoch(config: DeepConfig, lesson: Lesson, state: Progress, observation_size
 
     def step(index: Int[Array, ""], carry: tuple[MLP, Any]) -> tuple[MLP, Any]:
         networks, moments = carry
-        first = index * batch_size
-        chosen = jax.lax.dynamic_slice_in_dim(order, first, batch_size, axis=1)
-        weight = (first + jnp.arange(batch_size, dtype=jnp.int32) < lesson.number).astype(jnp.float32)
+        chosen = jax.lax.dynamic_slice_in_dim(order, index * batch_size, batch_size, axis=1)
+        weight = (index * batch_size + jnp.arange(batch_size, dtype=jnp.int32) < lesson.number).astype(jnp.float32)
         gradient = jax.grad(loss)(networks, lesson.data[chosen], weight)
-        moved: tuple[MLP, Any] = _choose(first < lesson.number, descend(method, gradient, moments, networks), carry)
-        return moved
+        return descend(method, gradient, moments, networks)
 
-    def block(number: Int[Array, ""], carry: tuple[MLP, Any]) -> tuple[MLP, Any]:
-        after: tuple[MLP, Any] = jax.lax.fori_loop(0, BLOCK, lambda i, carry: step(number * BLOCK + i, carry), carry)
-        return after
-
-    blocks = (lesson.number + BLOCK * batch_size - 1) // (BLOCK * batch_size)
-    networks, moments = jax.lax.fori_loop(0, blocks, block, (state.networks, state.optimiser))
+    batches = (lesson.number + batch_size - 1) // batch_size
+    networks, moments = jax.lax.fori_loop(0, batches, step, (state.networks, state.optimiser))
     now = _error(config, lesson, networks, observation_size)
     better = jnp.any((state.error - now) / jnp.abs(state.error) > config.improvement)
     kept = _choose(better | (state.epoch < 1), networks, state.kept)

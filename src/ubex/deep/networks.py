@@ -95,11 +95,17 @@ def halved_product(x: Float[Array, "*b I"], weight: Float[Array, "I O"]) -> Floa
 
 
 def rounded_product(x: Float[Array, "*b I"], weight: Float[Array, "I O"]) -> Float[Array, "*b O"]:
-    """x times weight with both rounded to float16, eleven bits, and float32 sums. Not meant to be differentiated."""
-    if min(weight.shape) < LARGE:
+    """x times weight with float32 sums, all three rounded to float16, eleven bits; a result of few numbers is not rounded.
+
+    Not meant to be differentiated.
+    """
+    inputs, outputs = weight.shape
+    if inputs <= FEW:
         return product(x, weight)
     left, right = (jnp.clip(part, -HALF_MAX, HALF_MAX).astype(jnp.float16) for part in (x, weight))
-    return jnp.matmul(left, right, preferred_element_type=jnp.float32)
+    kind = jnp.float16 if outputs >= LARGE else jnp.float32  # a GPU writes and reads results for longer than it multiplies
+    result = jnp.matmul(left, right, preferred_element_type=kind).astype(jnp.float32)
+    return jnp.clip(result, -HALF_MAX, HALF_MAX)
 
 
 def halves(x: Float[Array, "*b"]) -> tuple[BFloat16[Array, "*b"], BFloat16[Array, "*b"]]:
