@@ -103,13 +103,23 @@ class Lesson(NamedTuple):
     key: Key
     data: Float[Array, "C D"]
     resampled: Int[Array, "N C"]
-    """Every member's bootstrap resample, drawn once: rows of the data."""
-    number: Int[Array, ""]
-    """Rows to train on; what lies behind them in a resample does not count."""
+    """Every member's bootstrap resample, drawn once: rows of the data, of which the first to train on count."""
     validation: Float[Array, "V D"]
-    validated: Float[Array, " V"]
-    """1 for the rows of `validation` that count, else 0."""
+    """Rows for validation first, then others."""
     normaliser: Normaliser
+
+
+class Counts(NamedTuple):
+    """Rows of the data that count, the same for all seeds: a loop over batches must not wait for some of them."""
+
+    training: Int[Array, ""]
+    validation: Int[Array, ""]
+
+
+def counts(config: DeepConfig, count: Int[Array, ""]) -> Counts:
+    """How many of `count` rows are for training and for validation."""
+    validation = (count.astype(jnp.float32) * config.validation_share).astype(jnp.int32)
+    return Counts(count - validation, validation)
 
 
 class Progress(NamedTuple):
@@ -133,9 +143,10 @@ def train(
     Training stops after `patience` epochs in which no member's validation error fell by more than `improvement`; the weights of
     the last improvement are kept, or those of the last epoch where there was none, so that new data always has an effect.
     """
+    split = counts(config, count)
     lesson = deal(config, key, data, count, observation_size)
-    first = _begin(config, lesson, dynamics, observation_size)
-    return _end(config, lesson, _rest(config, lesson, first, observation_size), observation_size)
+    first = _begin(config, lesson, split, dynamics, observation_size)
+    return _end(config, lesson, split, _rest(config, lesson, split, first, observation_size), observation_size)
 
 
 def train_together(
@@ -151,56 +162,49 @@ def train_together(
 
     Most seeds stop after a few epochs and one in ten goes on for many; a GPU takes several times as long for all as for one.
     """
+    split = counts(config, count)
     lessons = jax.vmap(lambda key, rows: deal(config, key, rows, count, observation_size))(keys, data)
-    states = jax.vmap(lambda lesson, model: _begin(config, lesson, model, observation_size))(lessons, dynamics)
+    states = jax.vmap(lambda lesson, model: _begin(config, lesson, split, model, observation_size))(lessons, dynamics)
     going: Callable[[Progress], Bool[Array, " K"]] = jax.vmap(lambda state: _goes_on(config, state))
     keep: Callable[[Bool[Array, " K"], Progress, Progress], Progress] = jax.vmap(_choose)
 
     def together(states: Progress) -> Progress:
-        after = jax.vmap(lambda lesson, state: _epoch(config, lesson, state, observation_size))(lessons, states)
+        after = jax.vmap(lambda lesson, state: _epoch(config, lesson, split, state, observation_size))(lessons, states)
         return keep(going(states), after, states)
 
     if few < len(keys):
         states = jax.lax.while_loop(lambda states: jnp.sum(going(states).astype(jnp.int32)) > few, together, states)
-    states = jax.lax.map(lambda both: _rest(config, both[0], both[1], observation_size), (lessons, states))
-    return jax.vmap(lambda lesson, state: _end(config, lesson, state, observation_size))(lessons, states)
+    if few > 0:
+        states = jax.lax.map(lambda both: _rest(config, both[0], split, both[1], observation_size), (lessons, states))
+    return jax.vmap(lambda lesson, state: _end(config, lesson, split, state, observation_size))(lessons, states)
 
 
 def deal(config: DeepConfig, key: Key, data: Float[Array, "C D"], count: Int[Array, ""], observation_size: int) -> Lesson:
     """Splits the first `count` rows into training and validation, and resamples those for training for every member."""
     capacity = data.shape[0]
-    num_validation = (count.astype(jnp.float32) * config.validation_share).astype(jnp.int32)
-    num_training = count - num_validation
+    number = counts(config, count).training
     training = shuffled(named(key, "split"), capacity, count)
-    rest = jnp.roll(training, -num_training)[: int(capacity * config.validation_share) + 1]
-    draws = jax.random.randint(named(key, "bootstrap"), (config.num_models, capacity), 0, num_training, jnp.int32)
-    return Lesson(
-        key,
-        data,
-        training[draws],
-        num_training,
-        data[rest],
-        (jnp.arange(rest.shape[0]) < num_validation).astype(jnp.float32),
-        normalise(data, count, observation_size),
-    )
+    rest = jnp.roll(training, -number)[: int(capacity * config.validation_share) + 1]
+    draws = jax.random.randint(named(key, "bootstrap"), (config.num_models, capacity), 0, number, jnp.int32)
+    return Lesson(key, data, training[draws], data[rest], normalise(data, count, observation_size))
 
 
-def _begin(config: DeepConfig, lesson: Lesson, dynamics: Dynamics, observation_size: int) -> Progress:
+def _begin(config: DeepConfig, lesson: Lesson, split: Counts, dynamics: Dynamics, observation_size: int) -> Progress:
     zero = jnp.asarray(0, jnp.int32)
-    error = _error(config, lesson, dynamics.networks, observation_size)
+    error = _error(config, lesson, split, dynamics.networks, observation_size)
     return Progress(dynamics.networks, dynamics.optimiser, dynamics.networks, error, zero, zero)
 
 
-def _rest(config: DeepConfig, lesson: Lesson, state: Progress, observation_size: int) -> Progress:
+def _rest(config: DeepConfig, lesson: Lesson, split: Counts, state: Progress, observation_size: int) -> Progress:
     """All epochs that are left."""
     last: Progress = jax.lax.while_loop(
-        lambda state: _goes_on(config, state), lambda state: _epoch(config, lesson, state, observation_size), state
+        lambda state: _goes_on(config, state), lambda state: _epoch(config, lesson, split, state, observation_size), state
     )
     return last
 
 
-def _end(config: DeepConfig, lesson: Lesson, last: Progress, observation_size: int) -> tuple[Dynamics, Fitted]:
-    error = _error(config, lesson, last.kept, observation_size)
+def _end(config: DeepConfig, lesson: Lesson, split: Counts, last: Progress, observation_size: int) -> tuple[Dynamics, Fitted]:
+    error = _error(config, lesson, split, last.kept, observation_size)
     return Dynamics(last.kept, lesson.normaliser, last.optimiser), Fitted(last.epoch, error)
 
 
@@ -209,19 +213,20 @@ def _goes_on(config: DeepConfig, state: Progress) -> Bool[Array, ""]:
     return more if config.max_epochs is None else more & (state.epoch < config.max_epochs)
 
 
-def _error(config: DeepConfig, lesson: Lesson, networks: MLP, observation_size: int) -> Float[Array, " N"]:
+def _error(config: DeepConfig, lesson: Lesson, split: Counts, networks: MLP, observation_size: int) -> Float[Array, " N"]:
     """Validation error of every member."""
     rows = unpack(lesson.validation, observation_size)
     said = jax.vmap(lambda one: predict(config, one, lesson.normaliser, rows.observation, rows.action))(networks)
     squares = jnp.mean((said.mean - targets(rows)[None]) ** 2, axis=-1)
-    return jnp.sum(squares * lesson.validated[None], axis=-1) / jnp.sum(lesson.validated)
+    held = (jnp.arange(squares.shape[-1]) < split.validation).astype(jnp.float32)
+    return jnp.sum(squares * held[None], axis=-1) / jnp.sum(held)
 
 
-def _epoch(config: DeepConfig, lesson: Lesson, state: Progress, observation_size: int) -> Progress:
+def _epoch(config: DeepConfig, lesson: Lesson, split: Counts, state: Progress, observation_size: int) -> Progress:
     """All members once through their resamples, in an order of their own, and what validation says of it."""
     capacity, batch_size = lesson.data.shape[0], config.model_batch
     here = jax.random.fold_in(named(lesson.key, "epoch"), state.epoch)
-    shuffle = jax.vmap(lambda one: shuffled(one, capacity, lesson.number))(jax.random.split(here, config.num_models))
+    shuffle = jax.vmap(lambda one: shuffled(one, capacity, split.training))(jax.random.split(here, config.num_models))
     order = jnp.take_along_axis(lesson.resampled, shuffle, axis=1)
     order = jnp.pad(order, ((0, 0), (0, batch_size)))
     method = optimiser(config)
@@ -237,13 +242,13 @@ def _epoch(config: DeepConfig, lesson: Lesson, state: Progress, observation_size
     def step(index: Int[Array, ""], carry: tuple[MLP, Any]) -> tuple[MLP, Any]:
         networks, moments = carry
         chosen = jax.lax.dynamic_slice_in_dim(order, index * batch_size, batch_size, axis=1)
-        weight = (index * batch_size + jnp.arange(batch_size, dtype=jnp.int32) < lesson.number).astype(jnp.float32)
+        weight = (index * batch_size + jnp.arange(batch_size, dtype=jnp.int32) < split.training).astype(jnp.float32)
         gradient = jax.grad(loss)(networks, lesson.data[chosen], weight)
         return descend(method, gradient, moments, networks)
 
-    batches = (lesson.number + batch_size - 1) // batch_size
+    batches = (split.training + batch_size - 1) // batch_size
     networks, moments = jax.lax.fori_loop(0, batches, step, (state.networks, state.optimiser))
-    now = _error(config, lesson, networks, observation_size)
+    now = _error(config, lesson, split, networks, observation_size)
     better = jnp.any((state.error - now) / jnp.abs(state.error) > config.improvement)
     kept = _choose(better | (state.epoch < 1), networks, state.kept)
     least = jnp.where(better, jnp.minimum(state.error, now), state.error)

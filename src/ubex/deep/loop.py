@@ -27,7 +27,7 @@ from ubex.keys import named
 from ubex.types import Key
 
 STRAGGLERS = 4
-"""On a GPU the models of all seeds are trained together until one in this many is left."""
+"""The models of all seeds are trained together until one seed in this many is left."""
 
 
 class Seed(NamedTuple):
@@ -163,7 +163,7 @@ def fit(
 
     assert seeds.dynamics is not None
     here = jax.vmap(_fit_key, in_axes=(0, None))(keys, index)
-    few = len(keys) if jax.default_backend() == "cpu" else len(keys) // STRAGGLERS
+    few = len(keys) // STRAGGLERS
     known = (seeds.dynamics, seeds.data, observed(config, index), env.observation_size)
     with agents.precision(config):
         return dynamics.train_together(config, here, *known, few)
