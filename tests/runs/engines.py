@@ -110,6 +110,28 @@ class Resumable(Quick):
 
 
 @dataclass(frozen=True)
+class ResumableInABatch(Resumable):
+    """The same numbers, all seeds in one call; the log says which, and where they start."""
+
+    mode: ClassVar[Mode] = "batched"
+
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
+        state = {"sum": np.zeros(len(seeds))}
+        start, saved = 0, context.checkpoints.load(state)
+        if saved is not None:
+            start, state, _ = saved
+        with open(self.flag, "a") as log:
+            log.write(f"{list(seeds)} from {start}\n")
+        for step in range(start, self.steps):
+            if step == self.die_at and start == 0:
+                raise RuntimeError("died on the way")
+            draws = [float(jax.random.uniform(jax.random.fold_in(cell.key(seed), step))) for seed in seeds]
+            state = {"sum": state["sum"] + np.asarray(draws)}
+            context.checkpoints.save(step + 1, state, {})
+        return {seed: Outcome({"sum": float(total)}) for seed, total in zip(seeds, state["sum"], strict=True)}
+
+
+@dataclass(frozen=True)
 class Sleepy(Quick):
     """A cell that takes its time, for interrupts and locks."""
 

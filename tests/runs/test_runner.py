@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from engines import Batched, Environment, Failing, Mortal, Pooled, Quick, Resumable, Sleepy
+from engines import Batched, Environment, Failing, Mortal, Pooled, Quick, Resumable, ResumableInABatch, Sleepy
 from rich.console import Console
 
 from ubex.runs import runner, store
@@ -85,6 +85,42 @@ def test_other_settings_in_the_same_folder_are_refused_and_shown(tmp_path: Path)
     runner.run(Quick(), tmp_path, quiet())
     with pytest.raises(ValueError, match=r"other settings \(sizes \[1, 2, 3\] there, \[1, 5\] here\)"):
         runner.run(Quick(sizes=(1, 5)), tmp_path, quiet())
+
+
+@pytest.mark.parametrize("kind", [Quick, Batched])
+def test_a_run_can_have_more_seeds_later(kind: type[Quick], tmp_path: Path) -> None:
+    runner.run(kind(seeds=2), tmp_path / "grown", quiet())
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.json")}
+    summary = runner.run(kind(seeds=4), tmp_path / "grown", quiet())
+    assert (summary.skipped, summary.exit_code) == (6, 0)
+    assert all(path.stat().st_mtime_ns == time for path, time in before.items())
+    runner.run(kind(seeds=4), tmp_path / "whole", quiet())
+    pd.testing.assert_frame_equal(load_results(tmp_path / "grown"), load_results(tmp_path / "whole"))
+    spec = json.loads((tmp_path / "grown" / "spec.json").read_text())
+    assert (spec["seeds"], spec["settings"]["seeds"]) == (4, 4)
+
+
+def test_fewer_seeds_and_more_seeds_with_other_settings_are_refused(tmp_path: Path) -> None:
+    runner.run(Quick(seeds=2), tmp_path, quiet())
+    before = (tmp_path / "spec.json").read_bytes()
+    with pytest.raises(ValueError, match=r"other settings \(seeds 2 there, 1 here\)"):
+        runner.run(Quick(seeds=1), tmp_path, quiet())
+    with pytest.raises(ValueError, match=r"other settings \(sizes \[1, 2, 3\] there, \[1\] here\)"):
+        runner.run(Quick(sizes=(1,), seeds=3), tmp_path, quiet())
+    assert (tmp_path / "spec.json").read_bytes() == before
+
+
+def test_seeds_that_are_under_way_together_go_on_together_when_others_join(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    runner.run(ResumableInABatch(flag=str(log), sizes=(1,), seeds=2), tmp_path / "grown", quiet())
+    again = runner.run(ResumableInABatch(flag=str(log), sizes=(1,), seeds=5, die_at=7), tmp_path / "grown", quiet())
+    assert log.read_text().splitlines()[:2] == ["[0, 1] from 0", "[0, 1] from 7"]
+    assert (again.finished, again.failed) == (1, 1)  # jobs
+    last = runner.run(ResumableInABatch(flag=str(log), sizes=(1,), seeds=5), tmp_path / "grown", quiet())
+    assert log.read_text().splitlines()[2:] == ["[2, 3, 4] from 0", "[2, 3, 4] from 7"]
+    assert (last.failed, last.skipped) == (0, 2)
+    runner.run(ResumableInABatch(flag=str(log), sizes=(1,), seeds=5, die_at=99), tmp_path / "whole", quiet())
+    pd.testing.assert_frame_equal(load_results(tmp_path / "grown"), load_results(tmp_path / "whole"))
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from ubex import __version__, checks
 from ubex.runs import cluster, pool
 from ubex.runs.jobs import Failed, Job, Result, Runnable
 from ubex.runs.progress import Display
-from ubex.runs.records import Table
+from ubex.runs.records import Cell, Table
 from ubex.runs.store import FORMAT, Store, load_results, write_atomically
 from ubex.runs.tracking import TRACKERS, Tracker
 
@@ -178,6 +178,7 @@ def run(experiment: Runnable, out: Path, console: Console, options: Options | No
                     "command": sys.argv,
                     "versions": versions(),
                     "machine": machine(),
+                    "git": git_state(),
                     "seconds": time.monotonic() - start,
                     "finished": display.done,
                     "failed": display.failed,
@@ -195,10 +196,20 @@ def plan(experiment: Runnable, store: Store) -> list[Job]:
     jobs = []
     for cell in store.cells:
         left = tuple(seed for seed in range(store.seeds) if not store.finished(cell, seed))
-        groups = [left] if experiment.mode == "batched" and left else [(seed,) for seed in left]
+        groups = together(store, cell, left) if experiment.mode == "batched" else [(seed,) for seed in left]
         artifacts = store.artifact_folder(cell)
         jobs += [Job(experiment, cell, seeds, store.checkpoint_folder(cell, seeds), artifacts) for seeds in groups]
     return jobs
+
+
+def together(store: Store, cell: Cell, left: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The seeds that are left, in groups: those that were under way together go on together, the others are one group."""
+    groups: list[tuple[int, ...]] = []
+    for seeds in store.begun(cell):
+        if seeds and set(seeds) <= set(left):
+            groups.append(seeds)
+            left = tuple(seed for seed in left if seed not in seeds)
+    return [*groups, left] if left else groups
 
 
 def run_local(jobs: Sequence[Job], recorder: Recorder, options: Options) -> None:

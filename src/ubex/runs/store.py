@@ -1,6 +1,6 @@
 """What a run leaves on disk, so that it can be killed at any moment and continued.
 
-    DIR/spec.json                          what was asked for, written once
+    DIR/spec.json                          what was asked for, written once, and again when seeds are added
     DIR/history.jsonl                      a line an invocation: versions, machine, command, how it ended
     DIR/cells/ID/seed-K/metrics.json       scalars and curves of one cell and seed
     DIR/cells/ID/seed-K/done.json          completion marker with the checksum of the metrics, written last
@@ -101,13 +101,17 @@ class Store:
 
     @classmethod
     def open(cls, root: Path, spec: Mapping[str, Any]) -> Store:
-        """Makes the folder or takes up an earlier run of the same settings; others are refused."""
+        """Makes the folder or takes up an earlier run of the same settings, maybe with more seeds; others are refused."""
         folder(root)
         lock = hold(root)
         path = root / SPEC
         try:
             if path.exists():
-                check_same(read_spec(root), spec, root)
+                there = read_spec(root)
+                wanted = with_seeds(there, spec)
+                check_same(wanted, spec, root)
+                if wanted is not there:
+                    write_atomically(path, json.dumps(wanted, indent=1))
             elif any(entry.name != LOCK for entry in root.iterdir()):
                 raise InputError(f"--out {root} has files in it but no {SPEC}: it is not a run folder; choose another")
             else:
@@ -130,6 +134,12 @@ class Store:
     def checkpoint_folder(self, cell: Cell, seeds: Sequence[int]) -> Path:
         """Where the checkpoints of seeds that run together are."""
         return self.root / "cells" / cell.id / f"checkpoints-{'-'.join(map(str, seeds))}"
+
+    def begun(self, cell: Cell) -> list[tuple[int, ...]]:
+        """Seeds that ran together and left checkpoints, the largest groups first."""
+        folders = (self.root / "cells" / cell.id).glob("checkpoints-*")
+        found = [tuple(int(seed) for seed in path.name.split("-")[1:] if seed.isdigit()) for path in folders]
+        return sorted(found, key=lambda seeds: (-len(seeds), seeds))
 
     def artifact_folder(self, cell: Cell) -> Path:
         """Where the files are that a cell leaves; they stay when it has ended."""
@@ -230,6 +240,14 @@ def hold(root: Path) -> IO[str]:
     lock.write(f"process {os.getpid()} on {socket.gethostname()}")
     lock.flush()
     return lock
+
+
+def with_seeds(there: dict[str, Any], here: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of a folder with the seeds and the command of a run that wants more of them; the spec itself if it does not."""
+    before, now = there.get("settings", {}).get("seeds"), here["settings"].get("seeds")
+    if not (isinstance(before, int) and isinstance(now, int) and before < now):
+        return there
+    return {**there, "settings": {**there["settings"], "seeds": now}, "seeds": here["seeds"], "command": here["command"]}
 
 
 def check_same(there: Mapping[str, Any], here: Mapping[str, Any], root: Path) -> None:
