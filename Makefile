@@ -6,17 +6,18 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 WORKERS ?= 2
 
-# What is about numbers, once more as users compile it.
+# What is about numbers is tested as users compile it, the rest without XLA's optimisations, which saves a third of the time.
 NUMBERS := tests/test_doctor.py tests/test_theory.py tests/test_variance.py tests/test_closed_form.py tests/test_covariance.py \
-	tests/tabular/test_solvers.py tests/tabular/test_planner.py tests/deep/test_uncertainty.py tests/deep/test_fused.py \
-	tests/tabular/test_loop.py::test_deep_sea_10_has_the_published_regret
+	tests/tabular/test_solvers.py tests/tabular/test_planner.py tests/deep/test_uncertainty.py tests/deep/test_fused.py
+PUBLISHED := tests/tabular/test_loop.py::test_deep_sea_10_has_the_published_regret
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
-.PHONY: help setup browser demo test test-optimised test-pybullet coverage lint docs bench lock clean
+.PHONY: help setup browser demo test test-parts test-numbers test-pybullet coverage lint docs bench lock clean
 
 help:
 	@echo "make demo   set up everything, compute the paper's Table 1, let every agent explore DeepSea, end in a page"
 	@echo "make test   set up everything and run the tests"
-	@echo "make test-optimised  the tests that are about numbers, with XLA's optimisations, which make test leaves out"
+	@echo "make test-parts, test-numbers  its two halves: the second is about numbers, with XLA's optimisations"
 	@echo "make test-pybullet  the tests of the PyBullet tasks; builds PyBullet first where there is no wheel (minutes)"
 	@echo "make coverage  the tests, and which lines of src/ubex they reach"
 	@echo "make docs   the documentation as a site in build/site"
@@ -35,12 +36,15 @@ browser: setup
 	@$(BIN)/python tools/browser.py --install > .venv/.chromium || true
 	@test -s .venv/.chromium && echo "browser: $$(cat .venv/.chromium)" || echo "browser: no Chromium found: the browser test is skipped"
 
-test: setup browser
-	@echo "tests: running with $(WORKERS) workers"
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+test: test-parts test-numbers
 
-test-optimised: setup
-	@XLA_FLAGS= $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS) $(NUMBERS)
+test-parts: setup browser
+	@echo "tests: running with $(WORKERS) workers"
+	@$(PYTEST) $(NUMBERS:%=--ignore=%) --deselect $(PUBLISHED)
+
+test-numbers: setup
+	@echo "tests: those about numbers, with XLA's optimisations"
+	@XLA_FLAGS= $(PYTEST) $(NUMBERS) $(PUBLISHED)
 
 test-pybullet: setup
 	@$(BIN)/python tools/install_pybullet.py

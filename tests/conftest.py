@@ -1,7 +1,7 @@
 """Everything under test is shape-checked, and broadcasting or promoting by accident raises: our bugs would be of that kind.
 
 Most of the tests' time is compilation, of programs that then run for milliseconds. So XLA is told not to optimise, here and in
-the processes that tests start, unless XLA_FLAGS is set, be it to nothing: `make test-optimised` runs what is about numbers so.
+the processes that tests start, unless XLA_FLAGS is set, be it to nothing: `make test` runs what is about numbers so.
 """
 
 from __future__ import annotations

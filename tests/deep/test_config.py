@@ -21,6 +21,7 @@ from ubex.types import InputError
         ({"initial_steps": 10}, "at least 20"),
         ({"discount": 1.5}, "discount"),
         ({"max_epochs": 0}, "max_epochs"),
+        ({"rollout_margin": -0.1}, "rollout_margin"),
         ({"u_min": float("nan")}, "u_min"),
         ({"validation_share": 1.0}, "validation_share"),
     ],

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from deep.tiny import config, never
 from ubex.deep import actor, loop, rollout
@@ -117,3 +118,37 @@ def test_rounding_shifts_what_is_drawn_by_far_less_than_its_noise() -> None:
     shift = (np.asarray(rounded.mean) - np.asarray(full.mean)) / noise
     assert 0.0 < np.sqrt(np.mean(shift**2)) < 0.01
     assert np.abs(np.asarray(rounded.log_var) - np.asarray(full.log_var)).max() < 0.05
+
+
+def test_the_box_is_the_observed_range_and_a_share_of_it() -> None:
+    rows = jnp.asarray([[0.0, 0.0, 1.0, 2.0, 0.0], [0.0, 0.0, 3.0, 6.0, 0.0], [0.0, 0.0, 99.0, 99.0, 0.0]])
+    box = rollout.around(rows, jnp.asarray(2), 1, 0.5)  # next observations 2 and 6, rewards 1 and 3; the last row is not held
+    np.testing.assert_allclose((box.low, box.high), [[0.0, 0.0], [8.0, 4.0]])
+
+
+def test_rollouts_with_a_margin_stay_near_the_data() -> None:
+    """Models that double the observation at each step and pay 100: without a margin they run away, with one they do not."""
+    models = linear_models([1.0] * 2, [0.0] * 2, [100.0] * 2)
+    one = empty(config(rollout_length=6, num_models=2, **SURE), 5)
+    buffers = ModelBuffer(jnp.stack([one.rows] * 3), jnp.stack([one.counts] * 3))
+    data = jnp.asarray([[1.0, 0.0, 0.0, 1.0, 0.0], [2.0, 0.0, 1.0, 3.0, 0.0]])
+
+    def made(margin: float | None) -> Any:
+        settings = config(rollout_length=6, num_models=2, rollout_margin=margin, **SURE)
+        filled = rollout.refill(settings, KEY, models, POLICY, buffers, data, jnp.asarray(2), jnp.asarray(0), 1, never)
+        return unpack(filled.rows[:, 0], 1)
+
+    free, near = made(None), made(1.0)
+    assert float(free.next_observation.max()) == pytest.approx(128.0, rel=1e-3)
+    np.testing.assert_allclose(free.reward, 100.0, rtol=1e-5)
+    assert float(near.next_observation.max()) == 5.0  # observed are 1 to 3
+    np.testing.assert_array_equal(near.reward, 2.0)  # observed are 0 to 1
+    np.testing.assert_array_equal(near.observation[..., 0] <= 5.0, True)
+
+
+def test_a_known_reward_and_an_end_are_those_of_the_clipped_observation() -> None:
+    said = Prediction(jnp.asarray([[10.0, 7.0]]), jnp.full((1, 2), -60.0))
+    box = rollout.Box(jnp.asarray([-1.0, -1.0]), jnp.asarray([4.0, 1.0]))
+    known = (lambda o, a, n: n[0] > 4.0, lambda o, a, n: 10.0 * n[0])
+    batch = rollout.transition(KEY, said, jnp.zeros((1, 1)), jnp.zeros((1, 1)), *known, box)
+    assert (float(batch.next_observation[0, 0]), float(batch.reward[0]), float(batch.terminated[0])) == (4.0, 40.0, 0.0)

@@ -17,8 +17,9 @@ UBE_METHODS = ("exact-ube", "exact-ube-2", "pombu")
 TWIN_METHODS = ("mbpo", "sac")
 """Methods with two critics, of which the smaller counts."""
 PRECISIONS = ("float32", "halves", "tf32")
-"""How matrices are multiplied: in float32; what is not differentiated, which is most of the work, by 16-bit products of numbers
-in two halves, and the rest in float32; or everything in TF32 where a GPU has it, too coarse for small uncertainties."""
+"""How matrices are multiplied: in float32; what is not differentiated, which is most of the work, by 16-bit products (of
+numbers in two halves where uncertainties are made of them, rounded in rollouts), and the rest in float32; or everything in TF32
+where a GPU has it, too coarse for small uncertainties."""
 
 
 DEEP_AGENTS: Mapping[str, AgentEntry] = MappingProxyType(
@@ -54,6 +55,9 @@ class DeepConfig:
     """F, steps between two trainings of the model."""
     rollout_length: int = 10
     """k, steps of a model rollout."""
+    rollout_margin: float | None = None
+    """Keeps rollouts near the data: next observations and rewards are clipped to the observed range, widened on both sides by
+    this share of it. None, as in the published runs, lets them run away where models are poor."""
     retain: int = 1
     """Retrainings after which the model-generated buffers are overwritten."""
     initial_steps: int = 1000
@@ -132,6 +136,8 @@ class DeepConfig:
             raise InputError("debias needs w_actions of at least 2, since one action does not show its own noise")
         if self.max_epochs is not None:
             checks.whole("max_epochs", self.max_epochs, 1)
+        if self.rollout_margin is not None:
+            checks.real("rollout_margin", self.rollout_margin, 0.0)
         for name in (
             *("gain", "regularisation", "floor", "critic_gain", "model_scale", "weight_decay"),
             *("critic_rate", "actor_rate", "model_rate", "improvement"),

@@ -33,6 +33,22 @@ def multiplication(config: DeepConfig) -> Product:
     return rounded_product if config.precision == "halves" else product
 
 
+class Box(NamedTuple):
+    """Bounds of what models may predict: next observation, then reward."""
+
+    low: Float[Array, " Y"]
+    high: Float[Array, " Y"]
+
+
+def around(data: Float[Array, "C D"], count: Int[Array, ""], observation_size: int, margin: float) -> Box:
+    """The range of the next observations and rewards in the first `count` rows, widened on both sides by this share of it."""
+    batch = unpack(data, observation_size)
+    seen = jnp.concatenate((batch.next_observation, batch.reward[:, None]), axis=-1)
+    held = (jnp.arange(data.shape[0]) < count)[:, None]
+    low, high = jnp.min(jnp.where(held, seen, jnp.inf), axis=0), jnp.max(jnp.where(held, seen, -jnp.inf), axis=0)
+    return Box(low - margin * (high - low), high + margin * (high - low))
+
+
 class Rows(NamedTuple):
     """What rollouts give: rows, and which of them happened before their rollout ended."""
 
@@ -47,12 +63,17 @@ def transition(
     action: Float[Array, "B A"],
     terminates: Terminates,
     reward: Reward | None = None,
+    box: Box | None = None,
 ) -> Batch:
     """A next observation and a reward drawn from what a model says; a reward that is known is not drawn."""
     drawn = said.mean + jnp.exp(0.5 * said.log_var) * jax.random.normal(key, said.mean.shape, jnp.float32)
-    after = observation + drawn[:, :-1]
+    after, earned = observation + drawn[:, :-1], drawn[:, -1]
+    if box is not None:
+        after = jnp.clip(after, box.low[None, :-1], box.high[None, :-1])
+        earned = jnp.clip(earned, box.low[-1], box.high[-1])
     over = jax.vmap(terminates)(observation, action, after).astype(jnp.float32)
-    earned = drawn[:, -1] if reward is None else jax.vmap(reward)(observation, action, after)
+    if reward is not None:
+        earned = jax.vmap(reward)(observation, action, after)
     return Batch(observation, action, earned, after, over)
 
 
@@ -86,6 +107,7 @@ def consistent(
     start: Array,
     terminates: Terminates,
     reward: Reward | None = None,
+    box: Box | None = None,
 ) -> Rows:
     """Rollouts of all models, each in its own; starts and rows have a leading axis N."""
     multiply = multiplication(config)
@@ -93,7 +115,7 @@ def consistent(
     def of_one(key: Key, network: MLP, start: Float[Array, "B O"]) -> Rows:
         def step(key: Key, observation: Float[Array, "B O"], action: Float[Array, "B A"]) -> Batch:
             said = predict(config, network, dynamics.normaliser, observation, action, multiply)
-            return transition(key, said, observation, action, terminates, reward)
+            return transition(key, said, observation, action, terminates, reward, box)
 
         return rollouts(step, actor, key, start, config.rollout_length, multiply)
 
@@ -108,6 +130,7 @@ def randomised(
     start: Array,
     terminates: Terminates,
     reward: Reward | None = None,
+    box: Box | None = None,
 ) -> Rows:
     """Rollouts in which every row has another model at each step.
 
@@ -123,7 +146,7 @@ def randomised(
         parts = (x[dealt % number].reshape(models, share, -1) for x in (observation, action))
         said = jax.vmap(lambda one, o, a: predict(config, one, dynamics.normaliser, o, a, multiply))(dynamics.networks, *parts)
         back = Prediction(*(x.reshape(share * models, -1)[place] for x in said))
-        return transition(for_noise, back, observation, action, terminates, reward)
+        return transition(for_noise, back, observation, action, terminates, reward, box)
 
     return rollouts(step, actor, key, start, config.rollout_length, multiply)
 
@@ -148,15 +171,17 @@ def refill(
     number = buffers.rows.shape[0]
     parts = next(parts for parts in range(min(CHUNKS, config.rollouts), 0, -1) if config.rollouts % parts == 0)
     size = config.rollouts // parts
+    margin = config.rollout_margin
+    box = None if margin is None else around(data, count, observation_size, margin)
 
     def chunk(key: Key) -> Rows:
         for_start, for_mixed, for_own = jax.random.split(key, 3)
         chosen = below(jax.random.bits(for_start, (number, size), jnp.uint32), count)
         start = unpack(data[chosen], observation_size).observation
-        mixed = randomised(config, for_mixed, dynamics, actor, start[0], terminates, reward)
+        mixed = randomised(config, for_mixed, dynamics, actor, start[0], terminates, reward, box)
         if number == 1:
             return Rows(*(x[None] for x in mixed))
-        own = consistent(config, for_own, dynamics, actor, start[1:], terminates, reward)
+        own = consistent(config, for_own, dynamics, actor, start[1:], terminates, reward, box)
         return Rows(*(jnp.concatenate((a[None], b)) for a, b in zip(mixed, own, strict=True)))
 
     made = jax.lax.map(chunk, jax.random.split(key, parts))  # parts, buffers, steps, rollouts

@@ -37,7 +37,7 @@ FRAME_STEP = 4
 """Steps between two frames of an animation."""
 SMOKE: Mapping[str, Any] = {**LAPTOP, "updates_per_step": 1, "rollouts_per_step": 1, "max_epochs": 1, "batch_size": 16}
 """Sizes with which nothing is learned, to see that everything runs."""
-PRESETS: Mapping[str, Mapping[str, Any]] = {"paper": {}, "laptop": LAPTOP, "smoke": SMOKE}
+PRESETS: Mapping[str, Mapping[str, Any]] = {"paper": {}, "bounded": {"rollout_margin": 1.0}, "laptop": LAPTOP, "smoke": SMOKE}
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class Pendulum(Experiment):
     )
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": {},
+        "bounded": {},
         "laptop": {"methods": ("exact-ube", "ensemble-mean"), "noises": (0.0,), "num_models": (3,), "episodes": 25, "seeds": 1},
     }
 
@@ -67,7 +68,7 @@ class Pendulum(Experiment):
     gains: tuple[float, ...] = (1.0,)
     """lambda, exploration gains."""
     preset: str = "paper"
-    """paper, or laptop: small networks and short rollouts."""
+    """paper; bounded, the same with rollouts that stay near the data; or laptop: small networks and short rollouts."""
     precision: str = "float32"
     """How matrices are multiplied: float32, halves or tf32; keys do not depend on it."""
     pictures: tuple[int, ...] = (1, 5, 15, 30, 50, 75)
