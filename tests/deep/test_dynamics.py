@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -107,3 +109,20 @@ def test_an_epoch_is_as_many_steps_as_there_are_batches() -> None:
         steps = [leaf for leaf in jax.tree.leaves(model.optimiser) if jnp.issubdtype(leaf.dtype, jnp.integer)]
         assert [int(step) for step in steps] == [batches]
         assert all(bool(jnp.all(jnp.isfinite(weight))) for weight in model.networks.weights)
+
+
+def test_seeds_do_not_wait_for_each_other_at_every_batch() -> None:
+    """The loop over batches has one length for all seeds: else every step would choose, for every weight, whether it counts."""
+    settings = config(model_hidden=(), max_epochs=2)
+    keys, model = jax.random.split(KEY, 3), dynamics.init(settings, KEY, 1, 1)
+    models, data = jax.tree.map(lambda x: jnp.stack([x] * 3), model), jnp.stack([linear_data(40, 50)] * 3)
+    run = jax.make_jaxpr(lambda *parts: dynamics.train_together(settings, *parts, 1, 0))(keys, models, data, jnp.asarray(40))
+
+    def loops(jaxpr: Any) -> list[Any]:
+        found = [eqn for eqn in jaxpr.eqns if eqn.primitive.name == "while"]
+        inside = [value.jaxpr for eqn in jaxpr.eqns for value in eqn.params.values() if hasattr(value, "jaxpr")]
+        return found + [loop for one in inside for loop in loops(one)]
+
+    decided = [loop.params["cond_jaxpr"].out_avals[0].shape for loop in loops(run.jaxpr)]
+    assert len(decided) >= 2  # epochs, and the batches of one
+    assert set(decided) == {()}
