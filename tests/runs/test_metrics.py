@@ -348,3 +348,13 @@ def test_compare_needs_its_columns() -> None:
     for column in ("environment", "method", "metric", "value"):
         with pytest.raises(InputError, match=f"lack the column {column}"):
             metrics.compare(deep_sea([55.0]).drop(columns=column))
+
+
+@pytest.mark.parametrize(
+    ("preset", "compared"), [("paper", True), (None, True), (np.nan, True), ("bounded", False), ("laptop", False)]
+)
+def test_only_the_papers_preset_is_held_against_the_published(preset: Any, compared: bool) -> None:
+    ours = metrics.published().iloc[:1].rename(columns={"mean": "value"}).drop(columns=["standard_error", "seeds"])
+    ours = ours.assign(seed=0, preset=preset)
+    assert (not metrics.compare(ours).empty) is compared
+    assert metrics.without_counterpart(ours).empty is compared

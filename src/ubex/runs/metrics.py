@@ -25,6 +25,8 @@ Values: TypeAlias = Sequence[Any] | np.ndarray
 CONDITIONS = ("num_models", "gain", "size", "noise", "episodes", "steps")
 """Columns under which a published number was obtained; they have to agree where both sides give them."""
 KEYS = ("environment", "method", *CONDITIONS, "metric")
+PAPER = "paper"
+"""The preset of the published runs, for experiments that have presets."""
 STATISTICS = ("mean", "standard_error", "iqm", "low", "high", "seeds")
 COMPARISON = (
     "ours_mean",
@@ -205,8 +207,10 @@ def compare(results: pd.DataFrame) -> pd.DataFrame:
     """Our results next to every published one for the same environment, method, metric and conditions, with a verdict.
 
     A condition that one side does not give (no such column, or empty) agrees with anything; the table then shows the other
-    side's. Verdicts: `match` (within 3 combined standard errors, an unknown one counting as 0), `within 5%` (of the published
-    mean, otherwise), `differs`, `no published value`, and `too few seeds` (ours has no value).
+    side's. A preset other than the paper's has no published counterpart.
+
+    Verdicts: `match` (within 3 combined standard errors, an unknown one counting as 0), `within 5%` (of the published mean,
+    otherwise), `differs`, `no published value`, and `too few seeds` (ours has no value).
 
     ours_low and ours_high are the 95% bootstrap interval of our mean.
     difference_in_standard_errors = (ours - published) / sqrt(error_ours^2 + error_published^2), infinite over 0.
@@ -250,7 +254,8 @@ def without_counterpart(results: pd.DataFrame) -> pd.DataFrame:
 
 def _fitting(table: pd.DataFrame, group: Mapping[str, Any]) -> pd.Series:
     """Which published rows a group of seeds is to be held against."""
-    fits = pd.Series(True, index=table.index)
+    preset = group.get("preset", PAPER)
+    fits = pd.Series(pd.isna(preset) or preset == PAPER, index=table.index)
     for key in KEYS:
         if key in group and not pd.isna(group[key]):
             fits &= table[key].eq(group[key]) | table[key].isna()
