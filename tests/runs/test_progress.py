@@ -55,6 +55,15 @@ def test_a_line_tells_what_runs_and_how_long_it_takes(tmp_path: object, monkeypa
     assert said.splitlines()[-1].startswith("quick: 0 of 2 done, 1 failed in ")
 
 
+def test_the_time_left_is_not_guessed_from_the_first_steps(tmp_path: object) -> None:
+    display = Display(Console(file=io.StringIO()), "quick", 1)
+    (job,) = jobs(1, tmp_path)
+    display.progressed(job, 1, 1000, "step")
+    assert display.seconds_left() is None
+    display.progressed(job, 10, 1000, "step")
+    assert display.seconds_left() is not None
+
+
 def test_partial_jobs_count_towards_the_time_left(tmp_path: object) -> None:
     display = Display(Console(file=io.StringIO()), "quick", 2)
     assert display.seconds_left() is None

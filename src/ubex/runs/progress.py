@@ -11,6 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from ubex.runs.jobs import Failed, Job, Result
 
+ENOUGH = 0.005
+"""Share of a run from which its end can be guessed: before it, most of the time went into compiling."""
 LINE_SECONDS = 10.0
 """Without a terminal, at most a line in this time, so that a log stays readable."""
 MAX_ROWS = 8
@@ -87,11 +89,11 @@ class Display:
         self.say(f"the worker of {job.label} was lost (attempt {attempt}): trying again")
 
     def seconds_left(self) -> float | None:
-        """Time left at the speed so far, counting what running jobs have already done."""
+        """Time left at the speed so far, counting what running jobs have already done; None while that is next to nothing."""
         partial = sum(done / total for _, done, total, _ in self._running.values() if total)
         complete = self.done + self.failed + partial
         elapsed = time.monotonic() - self._start
-        return elapsed * (self.total - complete) / complete if complete > 0 else None
+        return elapsed * (self.total - complete) / complete if complete > ENOUGH * self.total else None
 
     def _refresh(self) -> None:
         left = self.seconds_left()
