@@ -64,6 +64,18 @@ def real(name: str, value: Any, low: float = -math.inf, high: float = math.inf) 
     return number
 
 
+def interval(name: str, value: Any) -> tuple[float, float]:
+    """Two finite numbers, the smaller one first."""
+    try:
+        low, high = value
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be two numbers, but it is {value!r}") from None
+    low, high = real(name, low), real(name, high)
+    if not -math.inf < low < high < math.inf:
+        raise InputError(f"{name} must be two finite numbers, the smaller one first, but it is {value!r}")
+    return low, high
+
+
 def fits(what: str, shape: tuple[int, ...], itemsize: int = 8) -> None:
     """Refuses arrays larger than this machine's memory, before anything tries to allocate them."""
     needed = math.prod(shape) * itemsize

@@ -37,6 +37,28 @@ def test_saturated_actions_have_a_finite_density_and_slope() -> None:
     assert float(slope[0]) == pytest.approx(2.0, abs=1e-3)  # - log(1 - tanh^2) grows by 2 for each unit
 
 
+def test_a_floor_leaves_saturated_actions_where_they_are() -> None:
+    """As published: the density's logarithm is log(1 - tanh^2 + 1e-6) away from the Gaussian's, at least -13.8."""
+
+    def log_prob(mean: jax.Array, floor: float) -> jax.Array:
+        return actor.squash(Gaussian(mean, jnp.zeros(1)), jnp.zeros(1), floor).log_prob
+
+    normal = -0.5 * np.log(2.0 * np.pi)
+    for mean in (0.3, 2.0, 60.0):
+        expected = normal - np.log(1.0 - np.tanh(mean) ** 2 + 1e-6)
+        value, slope = jax.value_and_grad(log_prob)(jnp.asarray([mean]), 1e-6)
+        assert float(value) == pytest.approx(expected, rel=1e-4)
+    assert float(slope[0]) == pytest.approx(0.0, abs=1e-3)
+    assert float(log_prob(jnp.asarray([60.0]), 1e-6)) == pytest.approx(normal + 13.8155, abs=1e-3)
+
+
+def test_mean_and_deviation_are_two_layers_orthogonal_each_by_itself() -> None:
+    last = np.asarray(actor.init(jax.random.key(0), 3, 2, (8,)).weights[-1])
+    for layer in (last[:, :2], last[:, 2:]):
+        np.testing.assert_allclose(layer.T @ layer, np.eye(2), atol=1e-5)
+    assert np.abs(last[:, :2].T @ last[:, 2:]).max() > 0.05, "not orthogonal to each other"
+
+
 def test_several_actions_are_single_actions_with_that_noise() -> None:
     network = actor.init(jax.random.key(0), 3, 2, (8,))
     observation, noise = jax.random.normal(jax.random.key(1), (5, 3)), jax.random.normal(jax.random.key(2), (5, 4, 2))

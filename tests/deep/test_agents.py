@@ -16,6 +16,7 @@ from ubex.deep.config import DEEP_AGENTS, DeepConfig
 from ubex.deep.networks import MLP, polyak
 
 KEY = jax.random.key(0)
+FREE = (jnp.asarray(-jnp.inf), jnp.asarray(jnp.inf))
 
 
 def batch(*leading: int) -> Batch:
@@ -115,8 +116,8 @@ def test_critic_targets_are_soft_and_each_their_own() -> None:
     settings = config(method="ensemble-mean", critic_hidden=(), discount=0.5)
     agent = agents.init(settings, KEY, 2, 1)._replace(critics_target=constant_critics([10.0, 20.0]))
     own, noise = batch(2, 8), jax.random.normal(KEY, (2, 8, 1))
-    _, _, goal = agents.critic_targets(settings, noise, agent, batch(8), own, jnp.asarray(0.2))
-    log_prob = actor.sample(agent.actor, own.next_observation, noise).log_prob
+    _, _, goal = agents.critic_targets(settings, noise, agent, batch(8), own, jnp.asarray(0.2), FREE)
+    log_prob = actor.sample(agent.actor, own.next_observation, noise, settings.density_floor).log_prob
     expected = own.reward + 0.5 * (jnp.asarray([[10.0], [20.0]]) - 0.2 * log_prob)
     np.testing.assert_allclose(goal, expected, atol=1e-5)
 
@@ -125,8 +126,41 @@ def test_twins_share_the_smaller_target() -> None:
     settings = config(method="mbpo", critic_hidden=(), discount=0.5)
     agent = agents.init(settings, KEY, 2, 1)._replace(critics_target=constant_critics([10.0, 20.0]))
     shared, noise = batch(8), jax.random.normal(KEY, (1, 8, 1))
-    _, _, goal = agents.critic_targets(settings, noise, agent, shared, shared, jnp.asarray(0.0))
+    _, _, goal = agents.critic_targets(settings, noise, agent, shared, shared, jnp.asarray(0.0), FREE)
     np.testing.assert_allclose(goal, jnp.stack([shared.reward + 5.0] * 2), atol=1e-5)
+
+
+def bounded(method: str) -> Any:
+    return config(method=method, critic_hidden=(), discount=0.5, rollout_ends="trusted", reward_range=(-0.2, 1.0))
+
+
+def test_values_are_bounded_by_what_rewards_can_add_up_to() -> None:
+    """Two steps' worth of rewards from -0.2 to 1, and what an entropy term of temperature 0.1 adds, by hand."""
+    settings = bounded("exact-ube")
+    model = dynamics.init(settings, KEY, 2, 3)
+    model = model._replace(support=model.support._replace(rewards=jnp.asarray([-0.2, 1.0])))
+    low, high = agents.value_bounds(settings, model, jnp.asarray(0.1), 3)
+    np.testing.assert_allclose((low, high), (2.0 * (-0.2 - 0.3), 2.0 * (1.0 + 0.3 * np.log(2.0))), rtol=1e-6)
+    positive = model._replace(support=model.support._replace(rewards=jnp.asarray([0.5, 1.0])))
+    assert float(agents.value_bounds(settings, positive, jnp.asarray(0.0), 3)[0]) == 0.0, "an episode may end"
+    for free in (
+        dataclasses.replace(settings, rollout_ends="alone", reward_range=None),
+        dataclasses.replace(settings, discount=1.0),
+    ):
+        assert agents.value_bounds(free, model, jnp.asarray(0.1), 3) == (-jnp.inf, jnp.inf)
+    assert float(agents.largest_variance(jnp.asarray(-1.0), jnp.asarray(3.0))) == 4.0
+
+
+@pytest.mark.parametrize("method", ["exact-ube", "mbpo"])
+def test_bootstrapped_values_stay_within_their_bounds(method: str) -> None:
+    settings = bounded(method)
+    agent = agents.init(settings, KEY, 2, 1)._replace(critics_target=constant_critics([100.0, 200.0]))
+    shared, own = batch(8), batch(8) if settings.twin else batch(2, 8)
+    noise = jnp.zeros((1 if settings.twin else 2, 8, 1))
+    _, _, goal = agents.critic_targets(
+        settings, noise, agent, shared, own, jnp.asarray(0.0), (jnp.asarray(-1.0), jnp.asarray(2.0))
+    )
+    np.testing.assert_allclose(goal, jnp.broadcast_to((own.reward + 0.5 * 2.0), goal.shape), atol=1e-5)
 
 
 def test_noise_has_the_shapes_that_a_round_needs() -> None:
@@ -152,7 +186,7 @@ def test_the_precisions_tell_nearly_equal_models_apart(precision: str) -> None:
     close = jax.tree.map(lambda x: x[:1] + 1e-2 * (x - x[:1]), model.networks)
     shapes = uncertainty.noise_shapes(settings, 2, 1)
     noise = uncertainty.Noise(*(jax.random.normal(jax.random.fold_in(KEY, i), shape) for i, shape in enumerate(shapes)))
-    given = (noise, dynamics.Dynamics(close, model.normaliser, None), networks, agent.actor, seen)
+    given = (noise, model._replace(networks=close, optimiser=None), networks, agent.actor, seen)
 
     def found(kind: Any) -> uncertainty.Local:
         cast = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), kind), given)

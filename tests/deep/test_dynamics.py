@@ -84,7 +84,7 @@ def test_the_weights_of_the_best_epoch_are_kept() -> None:
 @pytest.mark.parametrize("few", [0, 1, 3])
 def test_seeds_are_trained_together_as_they_are_alone(few: int) -> None:
     """Three seeds whose trainings take different numbers of epochs; the last batch of an epoch is not full."""
-    settings = config(model_hidden=(), model_rate=0.05, weight_decay=0.0, max_epochs=12, patience=2, model_batch=32)
+    settings = config(model_hidden=(), model_rate=0.02, weight_decay=0.0, max_epochs=12, patience=2, model_batch=32)
     count, keys = jnp.asarray(170), jax.random.split(KEY, 3)
     data = jnp.stack([linear_data(170, 250), linear_data(170, 250) * 0.1, jnp.roll(linear_data(170, 250), 1, axis=0)])
     one = dynamics.init(settings, KEY, 1, 1)
@@ -126,3 +126,67 @@ def test_seeds_do_not_wait_for_each_other_at_every_batch() -> None:
     decided = [loop.params["cond_jaxpr"].out_avals[0].shape for loop in loops(run.jaxpr)]
     assert len(decided) >= 2  # epochs, and the batches of one
     assert set(decided) == {()}
+
+
+def test_the_penalty_weighs_as_against_the_mean_loss_of_the_members() -> None:
+    """With the losses averaged, two members decay as much as one does with a penalty twice as strong."""
+    settings = config(num_models=2, model_hidden=(), max_epochs=1, weight_decay=0.1, method="ensemble-mean")
+    alone = config(num_models=1, model_hidden=(), max_epochs=1, weight_decay=0.2, method="ensemble-mean")
+    data, count = linear_data(40, 60), jnp.asarray(40)
+
+    def first_moment(used: Any) -> Any:
+        same = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), dynamics.init(used, KEY, 1, 1).networks)
+        model = dynamics.init(used, KEY, 1, 1)._replace(networks=same)
+        trained = jax.jit(lambda model: dynamics.train(used, KEY, model, data, count, 1))(model)[0]
+        return trained.optimiser[1][0].mu.weights[0][0]
+
+    unpenalised = [
+        first_moment(config(num_models=n, model_hidden=(), max_epochs=1, weight_decay=0.0, method="ensemble-mean"))
+        for n in (2, 1)
+    ]
+    shares = [np.asarray(first_moment(used) - free) for used, free in zip((settings, alone), unpenalised, strict=True)]
+    assert np.abs(shares[1]).max() > 1e-3
+    np.testing.assert_allclose(2.0 * shares[0], shares[1], rtol=0.05, atol=1e-4)
+
+
+def test_the_support_is_the_observed_box_and_its_width_on_both_sides() -> None:
+    rows = jnp.asarray([[0.0, 0.0, 1.0, 2.0, 0.0], [0.0, 0.0, 3.0, 6.0, 0.0], [0.0, 0.0, 99.0, 99.0, 0.0]])
+    given = (rows, jnp.asarray(2), 1)  # observations 0 to 6, rewards 1 and 3; the last row is not held
+    free = dynamics.support(config(), *given)
+    np.testing.assert_allclose((free.low[0], free.high[0]), (-6.0, 12.0))
+    np.testing.assert_array_equal(free.rewards, dynamics.UNBOUNDED)
+    seen = dynamics.support(config(rollout_ends="trusted"), *given)
+    np.testing.assert_allclose(seen.rewards, (-1.0, 5.0))  # widened by their range
+    alike = dynamics.support(config(rollout_ends="trusted"), rows.at[:, 2].set(0.0), jnp.asarray(2), 1)
+    np.testing.assert_allclose(alike.rewards, (-1.0, 1.0))  # or by 1
+    declared = dynamics.support(config(rollout_ends="trusted", reward_range=(-0.2, 1.0)), *given)
+    np.testing.assert_allclose(declared.rewards, (-0.2, 1.0))
+    np.testing.assert_array_equal(declared.outside(jnp.asarray([[-6.1], [-5.9], [12.1]])), [True, False, True])
+    np.testing.assert_allclose(declared.bounded(jnp.asarray([-3.0, 0.5, 2.0])), (-0.2, 0.5, 1.0))
+
+
+def test_a_reward_prior_is_a_random_function_that_training_takes_back_at_the_data() -> None:
+    """Members disagree by its standard deviation before training, and afterwards only where there are no data."""
+    used = config(num_models=5, model_hidden=(64, 64), model_rate=3e-3, max_epochs=200, patience=40, reward_prior=0.5)
+    model = dynamics.init(used, KEY, 1, 1)
+    assert model.prior is not None
+    grid = jnp.linspace(-30.0, 30.0, 2001)[:, None] * jnp.ones((1, 2))
+    drawn = np.asarray(jax.vmap(lambda prior: prior(grid))(model.prior))
+    np.testing.assert_allclose(drawn.std(axis=1), 0.5, rtol=0.35)
+    assert abs(np.corrcoef(drawn)[0, 1]) < 0.2, "every member has its own"
+    near = np.corrcoef(drawn[0][:-3], drawn[0][3:])[0, 1]
+    assert near > 0.9, "it is smooth at a tenth of a length scale"
+    data, count = linear_data(300, 300), jnp.asarray(300)
+    data = data.at[:, 2].set(0.0)  # no reward anywhere
+    trained = jax.jit(lambda model: dynamics.train(used, KEY, model, data, count, 1))(model)[0]
+
+    def disagreement(x: float) -> float:
+        at = jnp.full((50, 1), x), jnp.linspace(-0.9, 0.9, 50)[:, None]
+        return float(jnp.std(dynamics.predict_all(used, trained, *at).mean[..., -1], axis=0).mean())
+
+    assert disagreement(0.0) < 0.1
+    assert disagreement(12.0) > 0.3
+
+
+def test_without_a_prior_there_is_nothing_to_add() -> None:
+    assert dynamics.init(config(), KEY, 1, 1).prior is None

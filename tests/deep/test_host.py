@@ -92,14 +92,18 @@ def test_it_is_the_compiled_loop(finished: tuple[host.HostLoop, list[host.Episod
 def through_a_file(run: host.HostLoop, settings: DeepConfig, env: World) -> host.HostLoop:
     """The run as another process finds it."""
     kept = checkpoint.pack(run.count, run.state, {})
-    like = host.begin(settings, jax.random.key(0), 1, 1, run.count, run.termination is not None)
+    known = [one.termination is not None for one in run.refills]
+    like = host.begin(settings, jax.random.key(0), 1, 1, run.count, run.termination is not None, known)
     return host.HostLoop(settings, env, checkpoint.unpack(kept, like, Path())[1])
 
 
-@pytest.mark.parametrize("method", ["exact-ube", "sac"])
-def test_a_run_that_was_stopped_goes_on_to_the_last_bit(method: str) -> None:
-    """It breaks within a segment and an episode, after the rounds of the step and before its transition."""
-    settings, whole = config(method=method), world(shaken())
+@pytest.mark.parametrize(("method", "retain"), [("exact-ube", 1), ("pombu", 3), ("sac", 1)])
+def test_a_run_that_was_stopped_goes_on_to_the_last_bit(method: str, retain: int) -> None:
+    """It breaks within a segment and an episode, after the rounds of the step and before its transition.
+
+    Buffers that outlive a retraining are made again as well.
+    """
+    settings, whole = config(method=method, retain=retain), world(shaken())
     start = host.begin(settings, KEY, 1, 1, 0, True)
     straight = host.HostLoop(settings, whole, start)
     straight.run(STEPS, go_on)
@@ -114,6 +118,11 @@ def test_a_run_that_was_stopped_goes_on_to_the_last_bit(method: str) -> None:
     for mine, whole_run in zip(jax.tree.leaves(again.state), jax.tree.leaves(straight.state), strict=True):
         if not isinstance(mine, jax.Array) or not jnp.issubdtype(mine.dtype, jax.dtypes.prng_key):
             np.testing.assert_array_equal(np.asarray(mine), np.asarray(whole_run))
+
+
+def test_environments_on_the_host_begin_anew_at_the_horizon() -> None:
+    with pytest.raises(InputError, match="initial_resets must be True"):
+        host.begin(config(initial_resets=False), KEY, 1, 1)
 
 
 def test_an_episode_that_does_not_come_back_is_begun_anew(caplog: pytest.LogCaptureFixture) -> None:
@@ -173,7 +182,7 @@ def test_terminations_are_learned_and_rewards_may_be_known() -> None:
     run.run(1, go_on)
     assert run._ends is not None
     assert run.buffers is not None
-    rows = np.asarray(run.buffers.rows)[0, 0, : int(run.buffers.counts[0, 0])]
+    rows = np.asarray(run.buffers.rows)[0, : int(run.buffers.written[0])]
     assert set(rows[:, 2].tolist()) == {7.0}
     assert 0.2 < rows[:, -1].mean() < 0.8
     above, below = rows[rows[:, -1] > 0.5, 3], rows[rows[:, -1] < 0.5, 3]

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from deep.tiny import config, drifting
-from ubex.deep import actor, loop
-from ubex.deep.buffer import unpack
+from ubex.deep import actor, loop, refills
+from ubex.deep.buffer import ModelBuffer, unpack
 from ubex.deep.config import DeepConfig
+from ubex.deep.refills import Refill
 from ubex.runs.checkpoint import pack
 from ubex.runs.checkpoint import unpack as restore
 
@@ -27,23 +28,35 @@ def same(a: Any, b: Any) -> None:
     jax.tree.map(lambda x, y: np.testing.assert_array_equal(np.asarray(x), np.asarray(y)), a, b)
 
 
-COMPILED: Any = (loop.fit, loop.imagine, loop.learn, loop.evaluate)
+COMPILED: Any = (loop.fit, loop.refill, loop.learn, loop.evaluate)
+STOPPING = [
+    config(),
+    config(retain=2, method="ensemble-mean"),
+    config(method="pombu", rollout_ends="trusted", rollout_length=5),
+]
 
 
-@pytest.mark.parametrize("settings", [config(), config(retain=2, method="ensemble-mean")], ids=lambda one: one.method)
+@pytest.mark.parametrize("settings", STOPPING, ids=lambda one: one.method)
 def test_a_run_that_stops_between_segments_goes_on_as_if_it_had_not(settings: DeepConfig, tmp_path: Any) -> None:
+    """Buffers are made again, also where they hold rows of several retrainings."""
     seeds, buffers = start(settings)
-    whole, compiled = [], []
+    compiled, history = [], tuple[Refill, ...]()
     for index in range(3):
         seeds, buffers, segment = loop.advance(settings, ENV, KEYS, seeds, buffers, index)
-        whole.append(segment)
         compiled.append([function._cache_size() for function in COMPILED])
+        assert segment.refill is not None
+        history = refills.needed((*history, segment.refill), buffers)
         if index == 1:
-            kept = pack(2, (seeds, buffers if settings.retain > 1 else None), {})
-    like, fresh = start(settings)
-    _, (again, old), _ = restore(kept, (like, fresh if settings.retain > 1 else None), tmp_path)
-    resumed, _, segment = loop.advance(settings, ENV, KEYS, again, old if settings.retain > 1 else fresh, 2)
-    same(segment, whole[2])
+            kept, held = pack(2, (seeds, history), {}), np.asarray(buffers.rows)
+            length = len(history)
+    like, _ = start(settings)
+    assert like.dynamics is not None
+    blank = refills.recorded(0, np.zeros_like(buffers.written), like.dynamics, like.agent.actor)
+    _, (again, old), _ = restore(kept, (like, (blank,) * length), tmp_path)
+    made = loop.refilled(settings, ENV, KEYS, again.data, old)
+    np.testing.assert_array_equal(made.rows, held)
+    resumed, _, last = loop.advance(settings, ENV, KEYS, again, made, 2)
+    same(last, segment)
     same(resumed, seeds)
     assert compiled[0] == compiled[1] == compiled[2] == [function._cache_size() for function in COMPILED]
 
@@ -58,9 +71,30 @@ def test_the_data_are_what_happened_in_the_environment() -> None:
         np.testing.assert_allclose(batch.next_observation, batch.observation + 0.1 * 2.0 * batch.action, atol=1e-6)
         np.testing.assert_allclose(batch.reward, -(batch.observation[:, 0] ** 2), atol=1e-6)
         starts = np.flatnonzero(np.asarray(batch.observation)[:, 0] == 1.0)
-        np.testing.assert_array_equal(starts, [0, 10, 20, 30, 40])  # episodes of ten steps, and a fresh one for training
+        np.testing.assert_array_equal(starts, [0, 10, 20, 30, 40])  # episodes of ten steps, and a new one for training
         assert float(jnp.abs(seeds.data[k][48:]).max()) == 0.0
     np.testing.assert_array_equal(seeds.elapsed, 8)
+
+
+def test_the_first_steps_can_be_one_trajectory() -> None:
+    seeds, _ = start(config(method="sac", initial_resets=False))
+    batch = unpack(seeds.data[0][:40], 1)
+    np.testing.assert_array_equal(batch.observation[1:], batch.next_observation[:-1])
+    assert len(np.flatnonzero(np.asarray(batch.observation)[:, 0] == 1.0)) == 1
+
+
+def test_only_retrainings_of_which_some_buffer_holds_a_row_are_remembered() -> None:
+    def record(before: list[int]) -> Refill:
+        return Refill(np.asarray(0), np.asarray(before), None, None, None)  # type: ignore[arg-type]
+
+    history = [record([0, 0]), record([10, 4]), record([20, 14])]
+    ring = ModelBuffer(jnp.zeros((2, 10, 5)), jnp.asarray([30, 18]))
+    assert refills.needed(history, ring) == (
+        history[1],
+        history[2],
+    )  # of the second, the other buffer has overwritten four rows
+    full = ring._replace(written=jnp.asarray([30, 24]))
+    assert refills.needed(history, full) == (history[2],)
 
 
 def test_evaluation_is_an_episode_of_the_mean_action() -> None:

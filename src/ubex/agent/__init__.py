@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Agent", "Map"]
 
-FORMAT = 2
+FORMAT = 3
 """Of saved agents."""
 POINTS = 41
 """Places along each axis of a map."""
@@ -120,9 +120,14 @@ class Agent:
         """All that was learned, as arrays."""
         return self._core.state
 
-    def fresh(self, rows: int = 0) -> Any:
-        """An untrained state with places for this many transitions: what `runs/checkpoint.py` needs to read one."""
-        return self._deep("fresh").fresh({"rows": rows})
+    def shapes(self) -> dict[str, Any]:
+        """What the shapes of the state depend on, for `fresh`."""
+        shapes: dict[str, Any] = self._deep("shapes").shapes()
+        return shapes
+
+    def fresh(self, shapes: Mapping[str, Any]) -> Any:
+        """An untrained state of these shapes: what `runs/checkpoint.py` needs to read one."""
+        return self._deep("fresh").fresh(shapes)
 
     def go_on(self, state: Any) -> None:
         """Takes over what was learned before."""

@@ -75,7 +75,8 @@ class DeepCore:
         """An untrained state with as many transitions as the notes say."""
         world = self.loop.world
         sizes = (world.observation_size, world.action_size)
-        return host.begin(self.config, self.loop.key, *sizes, notes.get("rows", 0), self.ends == LEARNED)
+        rows, ends_known = int(notes.get("rows", 0)), notes.get("refills", ())
+        return host.begin(self.config, self.loop.key, *sizes, rows, self.ends == LEARNED, ends_known)
 
     def restore(self, state: HostState) -> None:
         """Takes over what was learned before."""
@@ -87,11 +88,15 @@ class DeepCore:
         if self.ends in (LEARNED, NONE):
             self.loop.world = self.loop.world._replace(terminates=adapter.never)
 
+    def shapes(self) -> dict[str, Any]:
+        """What the shapes of the state depend on."""
+        return {"rows": self.steps, "refills": [one.termination is not None for one in self.loop.refills]}
+
     def notes(self) -> dict[str, Any]:
         """What a file needs besides the state."""
         world = self.loop.world
         return {
-            "rows": self.steps,
+            **self.shapes(),
             "config": dataclasses.asdict(self.config),
             "world": {
                 "name": world.name,
@@ -239,7 +244,8 @@ def loaded(notes: Mapping[str, Any], horizon: int | None, termination: Any, rewa
     for name, given, before in (("termination", termination, ends), ("reward", reward, rewards)):
         if given is not None and before != FUNCTION:
             raise InputError(f"this agent did not learn with a function `{name}` ({before}), so it takes none now")
-    state = host.begin(config, jax.random.key(0), size, len(low), notes["rows"], ends == LEARNED)
+    known_ends = notes.get("refills", ())
+    state = host.begin(config, jax.random.key(0), size, len(low), notes["rows"], ends == LEARNED, known_ends)
     core = DeepCore(config, world, state, ends, rewards)
     core._given = (termination, reward)
     functions = (("termination", termination, ends), ("reward", reward, rewards))

@@ -113,7 +113,7 @@ def measure(settings: Deep, method: str, seeds: int, steps: int) -> dict[str, An
 def filled(buffers: ModelBuffer) -> ModelBuffer:
     """Buffers full of random rows, on which rounds take as long as on any."""
     rows = jax.random.normal(jax.random.key(1), buffers.rows.shape, jnp.float32)
-    return ModelBuffer(rows.at[..., -1].set(0.0), jnp.full_like(buffers.counts, buffers.rows.shape[-2]))
+    return ModelBuffer(rows.at[..., -1].set(0.0), jnp.full_like(buffers.written, buffers.rows.shape[-2]))
 
 
 def measure_model(config: DeepConfig, keys: Any) -> dict[str, float]:
@@ -133,7 +133,7 @@ def measure_model(config: DeepConfig, keys: Any) -> dict[str, float]:
 
     def rollouts() -> None:
         nonlocal buffers
-        buffers = loop.imagine(config, env, keys, state, buffers, half)
+        buffers, _ = loop.refill(config, env, keys, state.dynamics, state.agent.actor, state.data, buffers, half)
         jax.block_until_ready(buffers)  # type: ignore[no-untyped-call]
 
     return {"fit_seconds": timed(fit, 1)[1], "fit_epochs": epochs[-1], "rollout_seconds": timed(rollouts, 1)[1]}

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ubex.deep.networks import MLP, Product, mlp, product
+from ubex.keys import named
 from ubex.types import Key
 
 LOG_STD = (-20.0, 2.0)
@@ -31,8 +32,11 @@ class Gaussian(NamedTuple):
 
 
 def init(key: Key, observation_size: int, action_size: int, hidden: tuple[int, ...]) -> MLP:
-    """A policy with orthogonal weights."""
-    return mlp(key, observation_size, hidden, 2 * action_size, jnp.tanh)
+    """A policy with orthogonal weights; mean and log standard deviation are two last layers, orthogonal each by itself."""
+    mean = mlp(named(key, "mean"), observation_size, hidden, action_size, jnp.tanh)
+    log_std = mlp(named(key, "log_std"), observation_size, hidden, action_size, jnp.tanh)
+    last = jnp.concatenate((mean.weights[-1], log_std.weights[-1]), axis=-1)
+    return MLP((*mean.weights[:-1], last), (*mean.biases[:-1], jnp.zeros(2 * action_size, jnp.float32)), mean.activation)
 
 
 def gaussian(actor: MLP, observation: Float[Array, "*b O"], multiply: Product = product) -> Gaussian:
@@ -41,17 +45,22 @@ def gaussian(actor: MLP, observation: Float[Array, "*b O"], multiply: Product = 
     return Gaussian(mean, jnp.clip(log_std, *LOG_STD))
 
 
-def squash(at: Gaussian, noise: Float[Array, "*b A"]) -> Sampled:
-    """The action that standard normal noise becomes, and its log-density."""
+def squash(at: Gaussian, noise: Float[Array, "*b A"], floor: float = 0.0) -> Sampled:
+    """The action that standard normal noise becomes, and its log-density.
+
+    `floor` is added to the slope of tanh: the density's logarithm then has no slope where an action is saturated.
+    """
     raw = at.mean + jnp.exp(at.log_std) * noise
+    action = jnp.tanh(raw)
     normal = -0.5 * (noise**2 + math.log(2.0 * math.pi)) - at.log_std
-    slope = 2.0 * (math.log(2.0) - raw - jax.nn.softplus(-2.0 * raw))  # log of the derivative of tanh, without cancellation
-    return Sampled(jnp.tanh(raw), jnp.sum(normal - slope, axis=-1))
+    exact = 2.0 * (math.log(2.0) - raw - jax.nn.softplus(-2.0 * raw))  # log(1 - action^2) without cancellation
+    slope = jnp.log(1.0 - action**2 + floor) if floor > 0.0 else exact
+    return Sampled(action, jnp.sum(normal - slope, axis=-1))
 
 
-def sample(actor: MLP, observation: Float[Array, "*b O"], noise: Float[Array, "*b A"]) -> Sampled:
+def sample(actor: MLP, observation: Float[Array, "*b O"], noise: Float[Array, "*b A"], floor: float = 0.0) -> Sampled:
     """One action for each observation."""
-    return squash(gaussian(actor, observation), noise)
+    return squash(gaussian(actor, observation), noise, floor)
 
 
 def several(at: Gaussian, noise: Float[Array, "*b K A"]) -> Float[Array, "*b K A"]:

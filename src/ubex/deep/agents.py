@@ -78,6 +78,15 @@ def precision(config: DeepConfig) -> contextlib.AbstractContextManager[None]:
     return context
 
 
+def training_precision(config: DeepConfig) -> contextlib.AbstractContextManager[None]:
+    """The precision of what is differentiated, and of its targets: with `halves`, TF32, whose error is far below the noise of
+    a batch. The uncertainties, which are small differences, are not computed with it."""
+    context: contextlib.AbstractContextManager[None] = jax.default_matmul_precision(
+        "highest" if config.precision == "float32" else "tensorfloat32"
+    )
+    return context
+
+
 def init(config: DeepConfig, key: Key, observation_size: int, action_size: int) -> Agent:
     """An untrained agent."""
     actor = policy.init(named(key, "actor"), observation_size, action_size, config.actor_hidden)
@@ -177,26 +186,31 @@ def gradient_round(
     optimisers, state = _optimisers(config), agent.optimisers
     unet, unet_state, unet_target = agent.unet, state.unet, agent.unet_target
     alpha = jnp.exp(agent.log_alpha)
+    bounds = value_bounds(config, dynamics, alpha, shared.action.shape[-1])
     nan = jnp.asarray(jnp.nan, jnp.float32)
     u_loss, local = nan, uncertainty.Local(nan, nan, nan, nan)
     if unet is not None and unet_target is not None:
         assert dynamics is not None
         local = uncertainty.local(config, noise.local, dynamics, agent.critics, agent.actor, shared, terminates, reward)
-        after = policy.sample(agent.actor, shared.next_observation, noise.unet).action
-        later = uncertainty.variance(config, unet_target, shared.next_observation, after)
-        goal = uncertainty.targets(config, local, shared, later)
-        u_loss, gradient = jax.value_and_grad(lambda net: uncertainty.loss(config, net, shared, goal))(unet)
+        with training_precision(config):
+            after = policy.sample(agent.actor, shared.next_observation, noise.unet).action
+            later = uncertainty.variance(config, unet_target, shared.next_observation, after)
+            later = jnp.minimum(later, largest_variance(*bounds))
+            goal = uncertainty.targets(config, local, shared, later)
+            u_loss, gradient = jax.value_and_grad(lambda net: uncertainty.loss(config, net, shared, goal))(unet)
         unet, unet_state = descend(optimisers.unet, gradient, unet_state, unet)
-    observation, action, goal = critic_targets(config, noise.critics, agent, shared, own, alpha)
-    critic_loss, gradient = jax.value_and_grad(critic.loss)(agent.critics, observation, action, goal)
+    with training_precision(config):
+        observation, action, goal = critic_targets(config, noise.critics, agent, shared, own, alpha, bounds)
+        critic_loss, gradient = jax.value_and_grad(critic.loss)(agent.critics, observation, action, goal)
     critics, critics_state = descend(optimisers.critics, gradient, state.critics, agent.critics)
 
     def actor_loss(actor: MLP) -> tuple[Float[Array, ""], tuple[policy.Sampled, Opinion]]:
-        sampled = policy.sample(actor, shared.observation, noise.actor)
+        sampled = policy.sample(actor, shared.observation, noise.actor, config.density_floor)
         held = opinion(config, critics, unet, shared.observation, sampled.action)
         return jnp.sum(alpha * sampled.log_prob - held.optimistic), (sampled, held)
 
-    (loss, (sampled, held)), gradient = jax.value_and_grad(actor_loss, has_aux=True)(agent.actor)
+    with training_precision(config):
+        (loss, (sampled, held)), gradient = jax.value_and_grad(actor_loss, has_aux=True)(agent.actor)
     actor, actor_state = descend(optimisers.actor, gradient, state.actor, agent.actor)
     entropy = -float(shared.action.shape[-1]) if config.target_entropy is None else config.target_entropy
     gradient = jax.grad(policy.temperature_loss)(agent.log_alpha, sampled.log_prob, entropy)
@@ -227,16 +241,45 @@ def gradient_round(
     return moved, info
 
 
+Bounds = tuple[Float[Array, ""], Float[Array, ""]]
+"""The lowest and the highest value that there can be."""
+
+
+def value_bounds(config: DeepConfig, dynamics: Dynamics | None, alpha: Float[Array, ""], action_size: int) -> Bounds:
+    """What soft values can be, by the rewards that there can be; infinite unless rollouts are `trusted`.
+
+    An episode may end, so 0 lies within. The entropy term adds at most alpha log 2 per step and action dimension, since actions
+    lie in [-1, 1], and takes away about alpha per dimension, where the temperature holds the policy's entropy.
+    """
+    if dynamics is None or config.rollout_ends != "trusted" or config.discount == 1.0:
+        return jnp.asarray(-jnp.inf, jnp.float32), jnp.asarray(jnp.inf, jnp.float32)
+    low, high = dynamics.support.rewards
+    steps, soft = 1.0 / (1.0 - config.discount), alpha * action_size
+    return steps * (jnp.minimum(low, 0.0) - soft), steps * (jnp.maximum(high, 0.0) + math.log(2.0) * soft)
+
+
+def largest_variance(low: Float[Array, ""], high: Float[Array, ""]) -> Float[Array, ""]:
+    """The largest variance of a random number on an interval: a quarter of its squared width."""
+    return 0.25 * (high - low) ** 2
+
+
 def critic_targets(
-    config: DeepConfig, noise: Float[Array, "M B A"], agent: Agent, shared: Batch, own: Batch, alpha: Float[Array, ""]
+    config: DeepConfig,
+    noise: Float[Array, "M B A"],
+    agent: Agent,
+    shared: Batch,
+    own: Batch,
+    alpha: Float[Array, ""],
+    bounds: Bounds,
 ) -> tuple[Float[Array, "C B O"], Float[Array, "C B A"], Float[Array, "C B"]]:
     """Where each critic is fitted, and to what: soft values of the next step by its own target, or by the smaller twin."""
     if config.twin:
-        after = policy.sample(agent.actor, shared.next_observation, noise[0])
+        after = policy.sample(agent.actor, shared.next_observation, noise[0], config.density_floor)
         later = jnp.min(critic.values(agent.critics_target, shared.next_observation, after.action), axis=0)
+        later = jnp.clip(later, *bounds)
         goal = critic.targets(shared, later - alpha * after.log_prob, config.discount)
         twice = tuple(jnp.stack((x, x)) for x in (shared.observation, shared.action, goal))
         return twice[0], twice[1], twice[2]
-    after = policy.sample(agent.actor, own.next_observation, noise)
-    later = critic.own_values(agent.critics_target, own.next_observation, after.action)
+    after = policy.sample(agent.actor, own.next_observation, noise, config.density_floor)
+    later = jnp.clip(critic.own_values(agent.critics_target, own.next_observation, after.action), *bounds)
     return own.observation, own.action, critic.targets(own, later - alpha * after.log_prob, config.discount)

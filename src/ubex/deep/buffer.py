@@ -41,34 +41,35 @@ def unpack(rows: Float[Array, "*b D"], observation_size: int) -> Batch:
 
 
 class ModelBuffer(NamedTuple):
-    """Rows that models generated, in `retain` slots, one a retraining; the oldest slot is overwritten."""
+    """Rows that models generated, as a ring: first in, first out.
 
-    rows: Float[Array, "R C D"]
-    """A slot holds F x M x k rows: with `retain` of them, the capacity that the paper's formula gives."""
-    counts: Int[Array, " R"]
-    """Rows of each slot that hold something: rollouts end where a model says that the episode does."""
+    A retraining whose rollouts end early writes fewer rows; the older ones that it leaves are drawn as before.
+    """
+
+    rows: Float[Array, "C D"]
+    """F x M x k x `retain` places, the capacity that the paper's formula gives."""
+    written: Int[Array, ""]
+    """Rows written so far, those that were overwritten included; the next place is this modulo the capacity."""
 
 
 def empty(config: DeepConfig, row: int) -> ModelBuffer:
     """A buffer before the first rollouts."""
-    shape = (config.retain, config.rollouts * config.rollout_length, row)
-    return ModelBuffer(jnp.zeros(shape, jnp.float32), jnp.zeros(config.retain, jnp.int32))
+    shape = (config.retain * config.rollouts * config.rollout_length, row)
+    return ModelBuffer(jnp.zeros(shape, jnp.float32), jnp.zeros((), jnp.int32))
 
 
-def put(buffer: ModelBuffer, slot: Int[Array, ""], rows: Float[Array, "C D"], valid: Bool[Array, " C"]) -> ModelBuffer:
-    """Overwrites a slot with the valid rows, moved together."""
-    place = jnp.where(valid, jnp.cumsum(valid.astype(jnp.int32)) - 1, rows.shape[0])
-    together = jnp.zeros_like(rows).at[place].set(rows, mode="drop", unique_indices=False)
-    count = jnp.sum(valid.astype(jnp.int32))
-    return ModelBuffer(buffer.rows.at[slot].set(together), buffer.counts.at[slot].set(count))
+def put(buffer: ModelBuffer, rows: Float[Array, "R D"], valid: Bool[Array, " R"]) -> ModelBuffer:
+    """Appends the valid rows, at most as many as there are places, over the oldest ones."""
+    capacity = buffer.rows.shape[0]
+    rank = jnp.cumsum(valid.astype(jnp.int32))
+    place = jnp.where(valid, (buffer.written + rank - 1) % capacity, capacity)  # no such place: the row is dropped
+    return ModelBuffer(buffer.rows.at[place].set(rows, mode="drop"), buffer.written + rank[-1])
 
 
 def pick(bits: UInt32[Array, " B"], buffer: ModelBuffer) -> Float[Array, "B D"]:
-    """Rows by random bits: all that are held are equally likely."""
-    ends = jnp.cumsum(buffer.counts)
-    index = below(bits, ends[-1])
-    slot = jnp.searchsorted(ends, index, side="right")
-    return buffer.rows[slot, index - (ends - buffer.counts)[slot]]
+    """Rows by random bits: all that are held are equally likely. Of an empty buffer they are NaN, which stops a run."""
+    held = jnp.minimum(buffer.written, buffer.rows.shape[0])
+    return jnp.where(held > 0, buffer.rows[below(bits, jnp.maximum(held, 1))], jnp.nan)
 
 
 def below(bits: UInt32[Array, "*b"], limit: Int[Array, ""]) -> Int[Array, "*b"]:

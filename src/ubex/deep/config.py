@@ -16,6 +16,9 @@ UBE_METHODS = ("exact-ube", "exact-ube-2", "pombu")
 """Methods with a U-net, which solves the uncertainty Bellman equation."""
 TWIN_METHODS = ("mbpo", "sac")
 """Methods with two critics, of which the smaller counts."""
+ROLLOUT_ENDS = ("together", "alone", "trusted")
+"""As soon as one rollout of a buffer ends, all do, and that step is stored as terminal for all of them; each where its model says
+that the episode ends; or also, truncated and not stored, where a prediction leaves the data's neighbourhood."""
 PRECISIONS = ("float32", "halves", "tf32")
 """How matrices are multiplied: in float32; what is not differentiated, which is most of the work, by 16-bit products (of
 numbers in two halves where uncertainties are made of them, rounded in rollouts), and the rest in float32; or everything in TF32
@@ -55,13 +58,28 @@ class DeepConfig:
     """F, steps between two trainings of the model."""
     rollout_length: int = 10
     """k, steps of a model rollout."""
-    rollout_margin: float | None = None
-    """Keeps rollouts near the data: next observations and rewards are clipped to the observed range, widened on both sides by
-    this share of it. None, as in the published runs, lets them run away where models are poor."""
+    rollout_ends: str = "alone"
+    """One of `ROLLOUT_ENDS`: when a model rollout ends before its last step, and what is stored then.
+
+    Differs from the paper: its text ends each rollout alone, where the model says that the episode does. In the published runs
+    of the pendulum one rollout that ends makes all of its buffer end (`together`), which keeps most of what poor models make
+    up out of the critics. `trusted` is our own: no prediction far outside the data is stored or continued, and predicted
+    rewards, values and variances stay within what the task's rewards allow."""
+    reward_range: tuple[float, float] | None = None
+    """For `trusted`: the lowest and the highest reward of the task. None takes the range that the task declares, and where it
+    declares none, what was seen so far, widened on each side by its own width, or by 1 if that is more."""
+    reward_prior: float = 0.0
+    """Standard deviation of a fixed random function of the inputs that every model adds to its predicted reward (randomised
+    prior functions, Osband et al., 2018): training takes it back where there are data, and elsewhere the models disagree.
+
+    Differs from the paper, whose models have no prior, 0: where no reward was ever seen, all of them predict none anywhere."""
     retain: int = 1
-    """Retrainings after which the model-generated buffers are overwritten."""
+    """Retrainings after which the model-generated buffers, which are rings, are overwritten."""
     initial_steps: int = 1000
     """Steps with the untrained policy before training."""
+    initial_resets: bool = True
+    """Whether these steps begin a new episode at the horizon. In the published runs of the pendulum they do not: one
+    trajectory, in which the pendulum keeps swinging. Environments on the host always begin anew."""
     batch_size: int = 256
     """Transitions of one gradient round, from every buffer."""
     u_min: float = 0.0
@@ -100,6 +118,9 @@ class DeepConfig:
     """L2 penalty of the dynamics, added to the gradient."""
     polyak: float = 0.005
     """Share of the new weights in the targets, every round."""
+    density_floor: float = 1e-6
+    """Added to the slope of tanh in an action's log-density, as in the published runs, so that the entropy term does not pull
+    saturated actions back. 0 gives the exact density, as in the paper's text."""
     target_entropy: float | None = None
     """Entropy that the temperature aims at; None means minus the number of action dimensions."""
     model_batch: int = 256
@@ -136,10 +157,14 @@ class DeepConfig:
             raise InputError("debias needs w_actions of at least 2, since one action does not show its own noise")
         if self.max_epochs is not None:
             checks.whole("max_epochs", self.max_epochs, 1)
-        if self.rollout_margin is not None:
-            checks.real("rollout_margin", self.rollout_margin, 0.0)
+        checks.one_of("rollout_ends", self.rollout_ends, ROLLOUT_ENDS)
+        if self.reward_range is not None:
+            if self.rollout_ends != "trusted":
+                raise InputError(f'reward_range goes with rollout_ends "trusted", but that is "{self.rollout_ends}"')
+            low, high = checks.interval("reward_range", self.reward_range)
+            object.__setattr__(self, "reward_range", (low, high))
         for name in (
-            *("gain", "regularisation", "floor", "critic_gain", "model_scale", "weight_decay"),
+            *("gain", "regularisation", "floor", "critic_gain", "model_scale", "weight_decay", "density_floor", "reward_prior"),
             *("critic_rate", "actor_rate", "model_rate", "improvement"),
         ):
             checks.real(name, getattr(self, name), 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,10 +14,17 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 from ubex.deep.buffer import Batch, unpack
 from ubex.deep.config import DeepConfig
 from ubex.deep.networks import MLP, Product, descend, product, truncated_ensemble
-from ubex.keys import named
+from ubex.keys import host_generator, named
 from ubex.types import Key
 
 T = TypeVar("T")
+
+WAVES = 64
+"""Random features of a prior."""
+UNBOUNDED = (-math.inf, math.inf)
+LEAST_WIDENING = 1.0
+"""Where nobody says which rewards there can be, those seen so far are widened on each side by their range, or by this if it is
+more: rewards are commonly scaled to be of that size, and where all were alike so far, others must stay possible."""
 
 
 class Normaliser(NamedTuple):
@@ -26,12 +34,48 @@ class Normaliser(NamedTuple):
     std: Float[Array, " I"]
 
 
+class Support(NamedTuple):
+    """Where models can be trusted, by the data that they were trained on."""
+
+    low: Float[Array, " O"]
+    high: Float[Array, " O"]
+    """The box of all observations, widened on each side by its own width."""
+    rewards: Float[Array, "2"]
+    """The lowest and the highest reward that there can be; infinite where nothing is bounded by it."""
+
+    def outside(self, observation: Float[Array, "*b O"]) -> Bool[Array, "*b"]:
+        """Whether an observation leaves the box."""
+        low, high = (x.reshape((1,) * (observation.ndim - 1) + x.shape) for x in (self.low, self.high))
+        return jnp.any((observation < low) | (observation > high), axis=-1)
+
+    def bounded(self, reward: Float[Array, "*b"]) -> Float[Array, "*b"]:
+        """A predicted reward, clipped to those that there can be."""
+        return jnp.clip(reward, self.rewards[0], self.rewards[1])
+
+
+class Prior(NamedTuple):
+    """A fixed random function for every member: a draw of a Gaussian process of length scale 1 in the normalised inputs."""
+
+    frequencies: Float[Array, "*n I M"]
+    phases: Float[Array, "*n M"]
+    weights: Float[Array, "*n M"]
+
+    def __call__(self, inputs: Float[Array, "B I"]) -> Float[Array, " B"]:
+        """The function of one member."""
+        waves = jnp.cos(product(inputs, self.frequencies) + self.phases[None])
+        return jnp.sum(waves * self.weights[None], axis=-1)
+
+
 class Dynamics(NamedTuple):
     """N models, and what their training carries on."""
 
     networks: MLP
+    prior: Prior | None
+    """What is added to their predicted rewards; None where nothing is."""
     normaliser: Normaliser
+    support: Support
     optimiser: Any
+    """None where the models are only asked."""
 
 
 class Prediction(NamedTuple):
@@ -56,11 +100,27 @@ def init(config: DeepConfig, key: Key, observation_size: int, action_size: int) 
         key, config.num_models, inputs, config.model_hidden, 2 * outputs, jax.nn.silu, config.model_scale
     )
     nothing = Normaliser(jnp.zeros(inputs, jnp.float32), jnp.ones(inputs, jnp.float32))
-    return Dynamics(networks, nothing, optimiser(config).init(networks))
+    wide = jnp.full(observation_size, jnp.inf, jnp.float32)
+    everywhere = Support(-wide, wide, jnp.asarray(UNBOUNDED, jnp.float32))
+    return Dynamics(networks, _prior(config, key, inputs), nothing, everywhere, optimiser(config).init(networks))
+
+
+def _prior(config: DeepConfig, key: Key, inputs: int) -> Prior | None:
+    """Random Fourier features (Rahimi and Recht, 2007), of the standard deviation that is asked for."""
+    if config.reward_prior == 0.0:
+        return None
+    generator, shape = host_generator(named(key, "prior")), (config.num_models, WAVES)
+    frequencies = generator.standard_normal((config.num_models, inputs, WAVES))
+    weights = config.reward_prior * math.sqrt(2.0 / WAVES) * generator.standard_normal(shape)
+    phases = generator.uniform(0.0, 2.0 * math.pi, shape)
+    return Prior(*(jnp.asarray(x, jnp.float32) for x in (frequencies, phases, weights)))
 
 
 def optimiser(config: DeepConfig) -> optax.GradientTransformation:
-    """Adam with the L2 penalty added to the gradient."""
+    """Adam with the L2 penalty added to the gradient of the members' mean loss, as in the published runs.
+
+    So the penalty weighs N times as much against a member's likelihood as it would with the losses added up.
+    """
     return optax.chain(optax.add_decayed_weights(config.weight_decay), optax.adam(config.model_rate))
 
 
@@ -71,19 +131,28 @@ def predict(
     observation: Float[Array, "B O"],
     action: Float[Array, "B A"],
     multiply: Product = product,
+    prior: Prior | None = None,
 ) -> Prediction:
     """What one model says."""
     inputs = jnp.concatenate((observation, action), axis=-1)
-    mean, log_var = jnp.split(network((inputs - normaliser.mean[None]) / normaliser.std[None], multiply), 2, axis=-1)
+    inputs = (inputs - normaliser.mean[None]) / normaliser.std[None]
+    mean, log_var = jnp.split(network(inputs, multiply), 2, axis=-1)
+    if prior is not None:
+        mean = mean.at[:, -1].add(prior(inputs))
     log_var = config.max_log_var - jax.nn.softplus(config.max_log_var - log_var)
     return Prediction(mean, config.min_log_var + jax.nn.softplus(log_var - config.min_log_var))
 
 
 def predict_all(
-    config: DeepConfig, dynamics: Dynamics, observation: Float[Array, "B O"], action: Float[Array, "B A"]
+    config: DeepConfig,
+    dynamics: Dynamics,
+    observation: Float[Array, "B O"],
+    action: Float[Array, "B A"],
+    multiply: Product = product,
 ) -> Prediction:
     """What all models say of the same inputs, on a leading axis N."""
-    return jax.vmap(lambda one: predict(config, one, dynamics.normaliser, observation, action))(dynamics.networks)
+    known = (dynamics.normaliser, observation, action, multiply)
+    return jax.vmap(lambda one, prior: predict(config, one, *known, prior))(dynamics.networks, dynamics.prior)
 
 
 def targets(batch: Batch) -> Float[Array, "*b Y"]:
@@ -107,6 +176,8 @@ class Lesson(NamedTuple):
     validation: Float[Array, "V D"]
     """Rows for validation first, then others."""
     normaliser: Normaliser
+    support: Support
+    prior: Prior | None
 
 
 class Counts(NamedTuple):
@@ -144,7 +215,7 @@ def train(
     the last improvement are kept, or those of the last epoch where there was none, so that new data always has an effect.
     """
     split = counts(config, count)
-    lesson = deal(config, key, data, count, observation_size)
+    lesson = deal(config, key, dynamics.prior, data, count, observation_size)
     first = _begin(config, lesson, split, dynamics, observation_size)
     return _end(config, lesson, split, _rest(config, lesson, split, first, observation_size), observation_size)
 
@@ -163,7 +234,9 @@ def train_together(
     Most seeds stop after a few epochs and one in ten goes on for many; a GPU takes several times as long for all as for one.
     """
     split = counts(config, count)
-    lessons = jax.vmap(lambda key, rows: deal(config, key, rows, count, observation_size))(keys, data)
+    lessons = jax.vmap(lambda key, prior, rows: deal(config, key, prior, rows, count, observation_size))(
+        keys, dynamics.prior, data
+    )
     states = jax.vmap(lambda lesson, model: _begin(config, lesson, split, model, observation_size))(lessons, dynamics)
     going: Callable[[Progress], Bool[Array, " K"]] = jax.vmap(lambda state: _goes_on(config, state))
     keep: Callable[[Bool[Array, " K"], Progress, Progress], Progress] = jax.vmap(_choose)
@@ -179,14 +252,22 @@ def train_together(
     return jax.vmap(lambda lesson, state: _end(config, lesson, split, state, observation_size))(lessons, states)
 
 
-def deal(config: DeepConfig, key: Key, data: Float[Array, "C D"], count: Int[Array, ""], observation_size: int) -> Lesson:
+def deal(
+    config: DeepConfig,
+    key: Key,
+    prior: Prior | None,
+    data: Float[Array, "C D"],
+    count: Int[Array, ""],
+    observation_size: int,
+) -> Lesson:
     """Splits the first `count` rows into training and validation, and resamples those for training for every member."""
     capacity = data.shape[0]
     number = counts(config, count).training
     training = shuffled(named(key, "split"), capacity, count)
     rest = jnp.roll(training, -number)[: int(capacity * config.validation_share) + 1]
     draws = jax.random.randint(named(key, "bootstrap"), (config.num_models, capacity), 0, number, jnp.int32)
-    return Lesson(key, data, training[draws], data[rest], normalise(data, count, observation_size))
+    known = (normalise(data, count, observation_size), support(config, data, count, observation_size))
+    return Lesson(key, data, training[draws], data[rest], *known, prior)
 
 
 def _begin(config: DeepConfig, lesson: Lesson, split: Counts, dynamics: Dynamics, observation_size: int) -> Progress:
@@ -205,7 +286,7 @@ def _rest(config: DeepConfig, lesson: Lesson, split: Counts, state: Progress, ob
 
 def _end(config: DeepConfig, lesson: Lesson, split: Counts, last: Progress, observation_size: int) -> tuple[Dynamics, Fitted]:
     error = _error(config, lesson, split, last.kept, observation_size)
-    return Dynamics(last.kept, lesson.normaliser, last.optimiser), Fitted(last.epoch, error)
+    return Dynamics(last.kept, lesson.prior, lesson.normaliser, lesson.support, last.optimiser), Fitted(last.epoch, error)
 
 
 def _goes_on(config: DeepConfig, state: Progress) -> Bool[Array, ""]:
@@ -216,7 +297,8 @@ def _goes_on(config: DeepConfig, state: Progress) -> Bool[Array, ""]:
 def _error(config: DeepConfig, lesson: Lesson, split: Counts, networks: MLP, observation_size: int) -> Float[Array, " N"]:
     """Validation error of every member."""
     rows = unpack(lesson.validation, observation_size)
-    said = jax.vmap(lambda one: predict(config, one, lesson.normaliser, rows.observation, rows.action))(networks)
+    known = (lesson.normaliser, rows.observation, rows.action, product)
+    said = jax.vmap(lambda one, prior: predict(config, one, *known, prior))(networks, lesson.prior)
     squares = jnp.mean((said.mean - targets(rows)[None]) ** 2, axis=-1)
     held = (jnp.arange(squares.shape[-1]) < split.validation).astype(jnp.float32)
     return jnp.sum(squares * held[None], axis=-1) / jnp.sum(held)
@@ -232,12 +314,12 @@ def _epoch(config: DeepConfig, lesson: Lesson, split: Counts, state: Progress, o
     method = optimiser(config)
 
     def loss(networks: MLP, rows: Float[Array, "N B D"], weight: Float[Array, " B"]) -> Float[Array, ""]:
-        def one(network: MLP, rows: Float[Array, "B D"]) -> Float[Array, ""]:
+        def one(network: MLP, prior: Prior | None, rows: Float[Array, "B D"]) -> Float[Array, ""]:
             batch = unpack(rows, observation_size)
-            said = predict(config, network, lesson.normaliser, batch.observation, batch.action)
+            said = predict(config, network, lesson.normaliser, batch.observation, batch.action, product, prior)
             return negative_log_likelihood(said, targets(batch), weight)
 
-        return jnp.sum(jax.vmap(one)(networks, rows))
+        return jnp.mean(jax.vmap(one)(networks, lesson.prior, rows))
 
     def step(index: Int[Array, ""], carry: tuple[MLP, Any]) -> tuple[MLP, Any]:
         networks, moments = carry
@@ -276,3 +358,23 @@ def normalise(data: Float[Array, "C D"], count: Int[Array, ""], observation_size
     mean = jnp.sum(inputs * held, axis=0) / number
     std = jnp.sqrt(jnp.sum((inputs - mean[None]) ** 2 * held, axis=0) / number)
     return Normaliser(mean, jnp.where(std > 1e-6, std, 1.0))
+
+
+def support(config: DeepConfig, data: Float[Array, "C D"], count: Int[Array, ""], observation_size: int) -> Support:
+    """Where the first `count` rows of the data lie, and which rewards there can be."""
+    batch = unpack(data, observation_size)
+    held = (jnp.arange(data.shape[0]) < count)[:, None]
+    seen = jnp.concatenate((batch.observation, batch.next_observation))
+    low, high = _range(seen, jnp.concatenate((held, held)))
+    width = high - low
+    rewards = jnp.asarray(UNBOUNDED if config.reward_range is None else config.reward_range, jnp.float32)
+    if config.rollout_ends == "trusted" and config.reward_range is None:
+        least, most = _range(batch.reward[:, None], held)
+        more = jnp.maximum(most - least, LEAST_WIDENING)
+        rewards = jnp.concatenate((least - more, most + more))
+    return Support(low - width, high + width, rewards)
+
+
+def _range(x: Float[Array, "C I"], held: Bool[Array, "C 1"]) -> tuple[Float[Array, " I"], Float[Array, " I"]]:
+    """The least and the largest of each column in the rows that count."""
+    return jnp.min(jnp.where(held, x, jnp.inf), axis=0), jnp.max(jnp.where(held, x, -jnp.inf), axis=0)

@@ -1,9 +1,9 @@
 """All critics at many state-action pairs, as one program on the GPU that writes no hidden layer to memory.
 
-A hidden activation enters the product of the hidden layers as the sum of two float16 numbers, good to 22 bits; the weights are
-rounded to one, 11 bits. Rounding an activation would make values jump from state to state, and the local uncertainties are
-differences of values at states that lie close together. Rounded weights are merely those of another critic, a smooth one, whose
-values differ by as little everywhere: measured, such differences keep three digits.
+Weights of the hidden layer are rounded to float16, 11 bits: such a critic is another one, as smooth as before, whose values
+differ by as little everywhere. Rounding an activation makes values jump from state to state instead. So where values at states
+that lie close together are compared, as for w, an activation enters the product as the sum of two float16 numbers, good to 22
+bits. Where values at different actions are compared, as for the gap, one float16 number and the chip's own tanh do.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from jaxtyping import Array, Float, Float16, Int
 from ubex.deep.networks import MLP, product
 
 ROWS = 128
-"""State-action pairs of one block."""
-INNER = 32
-"""Hidden units that are multiplied at a time."""
+"""States of one block, which takes all of their actions one after the other: the weights are loaded once."""
+INNER = 64
+"""Hidden units that are multiplied at a time; the fastest of the sizes that were tried, with eight warps."""
+FEW = 8
+"""Inputs up to which a block computes its first layer itself, instead of reading the state's part of it."""
 WARPS = 8
-STAGES = 2
 
 
 def fits(critics: MLP) -> bool:
@@ -59,37 +60,51 @@ def squashed(x: Float[Array, "*b"]) -> Float[Array, "*b"]:
     return 1.0 - 2.0 / (jnp.exp(2.0 * x) + 1.0)
 
 
-def _block(state: Any, action: Any, first: Any, weight: Any, bias: Any, last: Any, out: Any) -> None:
-    """Values of one critic at one action of each of `ROWS` states."""
+def _tanh(split: bool, interpret: bool) -> Any:
+    """The chip's own tanh errs by as much as a float16 number does."""
+    if split:
+        return squashed
+    return jnp.tanh if interpret else importlib.import_module("jax.experimental.pallas.triton").approx_tanh
 
-    def add(part: Int[Array, ""], total: Float[Array, "R H"]) -> Float[Array, "R H"]:
-        at = pl.ds(part * INNER, INNER)
-        x = state[:, at]
-        for i in range(action.shape[0]):
-            x = x + action[i, :][:, None] * first[i, at][None, :]
-        high, low = halves(squashed(x))
-        for half in (high, low):
-            total = total + jnp.dot(half, weight[at, :], preferred_element_type=jnp.float32)
-        return total
 
-    width = weight.shape[1]
-    total = jax.lax.fori_loop(0, width // INNER, add, jnp.zeros((ROWS, width), jnp.float32))
-    out[:] = jnp.sum(squashed(total + bias[:][None, :]) * last[:][None, :], axis=1)
+def _block(
+    inputs: Any, before: Any, first: Any, weight: Any, bias: Any, last: Any, out: Any, *, split: bool, interpret: bool
+) -> None:
+    """Values of one critic at all actions of `ROWS` states; `before` is the rest of the first layer, of each row or of all."""
+    width, tanh = weight.shape[1], _tanh(split, interpret)
+    places = [pl.ds(part * INNER, INNER) for part in range(width // INNER)]
+    weights = [weight[at, :] for at in places]
+
+    def values(k: Int[Array, ""], nothing: None) -> None:
+        total = jnp.zeros((ROWS, width), jnp.float32)
+        for at, part in zip(places, weights, strict=True):
+            x = jnp.broadcast_to(before[:, at], (ROWS, INNER))
+            for i in range(inputs.shape[1]):
+                x = x + inputs[k, i, :][:, None] * first[i, at][None, :]
+            high, low = halves(tanh(x))
+            for half in (high, low) if split else (high,):
+                total = total + jnp.dot(half, part, preferred_element_type=jnp.float32)
+        out[k, :] = jnp.sum(tanh(total + bias[:][None, :]) * last[:][None, :], axis=1)
+
+    jax.lax.fori_loop(0, inputs.shape[0], values, None)
 
 
 def at_actions(
-    critics: MLP, state: Float[Array, "R O"], action: Float[Array, "R K A"], interpret: bool = False
+    critics: MLP, state: Float[Array, "R O"], action: Float[Array, "R K A"], split: bool = True, interpret: bool = False
 ) -> Float[Array, "C R K"]:
-    """What every critic says at several actions for each state."""
+    """What every critic says at several actions for each state; activations have 22 bits where they are `split`, else 11."""
     rows, actions, size = action.shape
     first, weight, last = critics.weights
-    number, _, width = first.shape
+    number, all_inputs, width = first.shape
     tiles = -(-rows // ROWS)
-    empty = tiles * ROWS - rows
-    known = first.shape[1] - size
-    before = jax.vmap(lambda w, b: product(state, w) + b[None])(first[:, :known], critics.biases[0])
-    before = jnp.pad(before, ((0, 0), (0, empty), (0, 0)))
-    dealt = jnp.pad(jnp.transpose(action, (1, 2, 0)), ((0, 0), (0, 0), (0, empty)))
+    inputs, known, before = action, all_inputs - size, critics.biases[0][:, None]
+    if all_inputs <= FEW:
+        wide = jnp.broadcast_to(state[:, None], (rows, actions, known))
+        inputs, known = jnp.concatenate((wide, action), axis=-1), 0
+    else:
+        before = jax.vmap(lambda w: product(state, w))(first[:, :known]) + before
+        before = jnp.pad(before, ((0, 0), (0, tiles * ROWS - rows), (0, 0)))
+    dealt = jnp.pad(jnp.transpose(inputs, (1, 2, 0)), ((0, 0), (0, 0), (0, tiles * ROWS - rows)))
     per_critic = [first[:, known:], weight.astype(jnp.float16), critics.biases[1], last[..., 0]]
 
     def whole(x: Array) -> pl.BlockSpec:
@@ -98,20 +113,20 @@ def at_actions(
     options: dict[str, Any] = {"interpret": True}
     if not interpret:
         triton: Any = importlib.import_module("jax.experimental.pallas.triton")
-        options = {"compiler_params": triton.CompilerParams(num_warps=WARPS, num_stages=STAGES)}
+        options = {"compiler_params": triton.CompilerParams(num_warps=WARPS, num_stages=2)}
     call = pl.pallas_call(
-        _block,
+        functools.partial(_block, split=split, interpret=interpret),
         out_shape=jax.ShapeDtypeStruct((number, actions, tiles * ROWS), jnp.float32),  # type: ignore[no-untyped-call]
-        grid=(number, actions * tiles),
+        grid=(number, tiles),
         in_specs=[
-            pl.BlockSpec((None, ROWS, width), lambda critic, tile: (critic, tile % tiles, 0)),
-            pl.BlockSpec((None, size, ROWS), lambda critic, tile: (tile // tiles, 0, tile % tiles)),
+            pl.BlockSpec((*dealt.shape[:2], ROWS), lambda critic, tile: (0, 0, tile)),
+            whole(before) if known == 0 else pl.BlockSpec((None, ROWS, width), lambda critic, tile: (critic, tile, 0)),
             *(whole(x) for x in per_critic),
         ],
-        out_specs=pl.BlockSpec((None, None, ROWS), lambda critic, tile: (critic, tile // tiles, tile % tiles)),
+        out_specs=pl.BlockSpec((None, actions, ROWS), lambda critic, tile: (critic, 0, tile)),
         **options,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # JAX means to drop this compiler; `available` will then say no
-        said = call(before, dealt, *per_critic)[..., :rows]
+        said = call(dealt, before, *per_critic)[..., :rows]
     return jnp.swapaxes(said, 1, 2) + critics.biases[2][:, :, None]

@@ -10,9 +10,10 @@ in the data. Where other observations or rewards come back, a new episode begins
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -20,16 +21,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
-from ubex.deep import agents, dynamics, programs, termination
+from ubex.deep import agents, dynamics, programs, refills, termination
 from ubex.deep.agents import Agent, Info
 from ubex.deep.buffer import ModelBuffer, empty, width
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, Fitted
-from ubex.deep.networks import MLP
+from ubex.deep.refills import Refill
 from ubex.deep.termination import Termination
 from ubex.envs.adapter import Moved, World
 from ubex.keys import named
-from ubex.types import Key
+from ubex.types import InputError, Key
 
 LOG = logging.getLogger("ubex")
 LOSSES = ("critic_loss", "actor_loss", "u_loss")
@@ -45,8 +46,8 @@ class HostState(NamedTuple):
     """None for agents without a model."""
     termination: Termination | None
     """None unless terminations are learned."""
-    actor: MLP | None
-    """The actor at the last training of the models, which made the rollouts: so they can be made again, and are not held."""
+    refills: tuple[Refill, ...]
+    """What made the rollouts, which are not held: so they can be made again."""
     data: Float[np.ndarray, "C D"]
     """All transitions so far, oldest first."""
     pending: Float[np.ndarray, " A"]
@@ -88,16 +89,31 @@ class Shares(NamedTuple):
 
 
 def begin(
-    config: DeepConfig, key: Key, observation_size: int, action_size: int, rows: int = 0, learn_ends: bool = False
+    config: DeepConfig,
+    key: Key,
+    observation_size: int,
+    action_size: int,
+    rows: int = 0,
+    learn_ends: bool = False,
+    ends_known: Sequence[bool] = (),
 ) -> HostState:
-    """An untrained agent, with places for this many transitions; `learn_ends` for one that learns where episodes end."""
+    """An untrained agent, with places for this many transitions; `learn_ends` for one that learns where episodes end.
+
+    `ends_known` says of every retraining whose rollouts are to be made again whether such an end had been seen.
+    """
+    if not config.initial_resets:
+        raise InputError("initial_resets must be True: environments on the host begin their episodes anew at the horizon")
     sizes = (observation_size, action_size)
     agent = agents.init(config, named(key, "agent"), *sizes)
     modelled = config.model_based
     model = dynamics.init(config, named(key, "model"), *sizes) if modelled else None
     ends = termination.init(named(key, "termination"), *sizes) if modelled and learn_ends else None
     data, none = np.zeros((rows, width(*sizes)), np.float32), np.full(action_size, np.nan, np.float32)
-    return HostState(agent, model, ends, agent.actor if modelled else None, data, none, 0, 0, 0, 0, 0, key)
+    history = tuple[Refill, ...]()
+    if model is not None:
+        written = np.zeros(config.num_buffers, np.int32)
+        history = tuple(refills.recorded(0, written, model, agent.actor, ends if known else None) for known in ends_known)
+    return HostState(agent, model, ends, history, data, none, 0, 0, 0, 0, 0, key)
 
 
 class HostLoop:
@@ -120,7 +136,7 @@ class HostLoop:
     def _take(self, state: HostState) -> None:
         """Everything but the data, of which only the number of rows counts."""
         self.agent: Agent = programs.copied(state.agent)  # rounds use their arguments up, and targets start as the same arrays
-        self.dynamics, self.termination, self.actor = state.dynamics, state.termination, state.actor
+        self.dynamics, self.termination, self.refills = state.dynamics, state.termination, state.refills
         self.pending = None if np.isnan(state.pending).any() else state.pending
         self.count, self.episodes, self.begun, self.elapsed = state.step, state.episodes, state.begun, state.elapsed
         self.capacity, self.key = state.capacity, state.key
@@ -131,7 +147,7 @@ class HostLoop:
     def state(self) -> HostState:
         """What a checkpoint holds."""
         pending = np.full(self.world.action_size, np.nan, np.float32) if self.pending is None else self.pending
-        learned = (self.agent, self.dynamics, self.termination, self.actor, self.data[: self.count], pending)
+        learned = (self.agent, self.dynamics, self.termination, self.refills, self.data[: self.count], pending)
         return HostState(*learned, self.count, self.episodes, self.begun, self.elapsed, self.capacity, self.key)
 
     def run(self, steps: int, watch: Callable[[Episode], bool]) -> None:
@@ -245,35 +261,38 @@ class HostLoop:
         self.spent = self.spent._replace(environment=self.spent.environment + environment, device=self.spent.device + device)
 
     def _retrain(self, index: int, number: int) -> None:
-        """At the start of a segment new models and new rollouts; where a run goes on within one, its rollouts again.
-
-        With `retain` above 1, those of the segments before are not made again.
-        """
+        """At the start of a segment new models and new rollouts; where a run goes on, the rollouts that it had again."""
         if number > 0 and self.buffers is not None:
             return
         assert self.dynamics is not None
         start = time.perf_counter()
         data, place, size = jnp.array(self.data.copy()), np.int32(index), self.world.observation_size
+        if self.buffers is None:
+            one, number_of = empty(self.config, self.data.shape[1]), self.config.num_buffers
+            blank: ModelBuffer = jax.tree.map(lambda x: jnp.zeros((number_of, *x.shape), x.dtype), one)
+            self.buffers = refills.again(self.refills, blank, functools.partial(self._refill, data))
         if number == 0:
             self.dynamics, self.fitted = programs.fit(self.config, self.key, self.dynamics, data, place, size)
             if self.termination is not None and self.data[: self.count, -1].any():
                 ends = (self.termination, data, place, size)
                 self.termination = programs.fit_termination(self.config, self.key, *ends)
-            self.actor = programs.copied(self.agent.actor)
-        buffers, self.buffers = self.buffers, None
-        if buffers is None:
-            one, number_of = empty(self.config, self.data.shape[1]), self.config.num_buffers
-            buffers = jax.tree.map(lambda x: jnp.zeros((number_of, *x.shape), x.dtype), one)
-        assert buffers is not None
-        assert self.actor is not None
-        known = (self.dynamics, self.actor, buffers, data, place)
         self._ends = None  # nothing is compiled for the classifier before it has seen a termination
         if self.termination is not None and np.isfinite(self.termination.log_odds):
             self._ends = self.termination
-        functions = (self._ends, size, self.world.terminates, self.world.reward)
-        self.buffers = programs.imagine(self.config, self.key, *known, *functions)
-        self.buffers.counts.block_until_ready()
+        if number == 0:
+            buffers, self.buffers = self.buffers, None
+            made = refills.recorded(index, buffers.written, self.dynamics, self.agent.actor, self._ends)
+            self.buffers = self._refill(data, buffers, made)
+            self.refills = refills.needed((*self.refills, made), self.buffers)
+        self.buffers.written.block_until_ready()
         self._add(device=time.perf_counter() - start)
+
+    def _refill(self, data: Float[Array, "C D"], buffers: ModelBuffer, made: Refill) -> ModelBuffer:
+        """The buffers, used up, with the rollouts of one retraining."""
+        known = (made.dynamics, made.actor, buffers, data, made.segment, made.termination)
+        functions = (self.world.observation_size, self.world.terminates, self.world.reward)
+        filled: ModelBuffer = programs.refill(self.config, self.key, *known, *functions)
+        return filled
 
     def _choose(self, index: int, number: int, observation: Float[np.ndarray, " O"]) -> Float[np.ndarray, " A"]:
         """A sampled action, after the rounds before it are done."""

@@ -8,6 +8,7 @@ two segments and go on as if it had not.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,13 +16,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from ubex.deep import actor as policy
-from ubex.deep import agents, dynamics, rollout
+from ubex.deep import agents, dynamics, refills, rollout
 from ubex.deep.agents import Agent, Info, draw_noise, gradient_round
 from ubex.deep.buffer import Batch, ModelBuffer, below, empty, pack, pick, unpack, width
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, Fitted
 from ubex.deep.networks import MLP
-from ubex.deep.rollout import Reward, Terminates
+from ubex.deep.refills import Refill
+from ubex.deep.rollout import Outlook, Reward, Terminates
 from ubex.envs.continuous import ContinuousEnv
 from ubex.keys import named
 from ubex.types import Key
@@ -88,15 +90,18 @@ def step_keys(
 
 
 def _environment_step(
-    env: ContinuousEnv, key: Key, actor: MLP, state: Any, elapsed: Int[Array, ""]
+    env: ContinuousEnv, key: Key, actor: MLP, state: Any, elapsed: Int[Array, ""], resets: bool = True
 ) -> tuple[Any, Int[Array, ""], Float[Array, " D"], Float[Array, ""]]:
-    """One step with a sampled action; after the end of an episode, the state of a new one."""
+    """One step with a sampled action; after the end of an episode, the state of a new one.
+
+    Without `resets` an episode ends by termination alone, not at the horizon.
+    """
     observation = env.observe(state)
     for_action, for_step, for_reset = jax.random.split(key, 3)
     action = act(for_action, actor, observation, env.action_size)
     step = env.step(for_step, state, policy.to_environment(action, env.action_low, env.action_high))
     row = pack(Batch(observation, action, step.reward, env.observe(step.state), step.terminated.astype(jnp.float32)))
-    over = step.terminated | (elapsed + 1 >= env.horizon)
+    over = step.terminated | (elapsed + 1 >= env.horizon) if resets else step.terminated
     fresh = env.reset(for_reset)
     state = jax.tree.map(lambda new, old: jnp.where(over, new, old), fresh, step.state)
     return state, jnp.where(over, 0, elapsed + 1), row, step.reward
@@ -123,7 +128,7 @@ def _first_steps(
 
     def one(key: Key, actor: MLP) -> tuple[Float[Array, "C D"], Any]:
         def step(carry: tuple[Any, Array], key: Key) -> tuple[tuple[Any, Array], Array]:
-            state, elapsed, row, _ = _environment_step(env, key, actor, *carry)
+            state, elapsed, row, _ = _environment_step(env, key, actor, *carry, config.initial_resets)
             return (state, elapsed), row
 
         for_steps, for_first, for_start = jax.random.split(named(key, "initial"), 3)
@@ -141,7 +146,7 @@ def begin_buffers(config: DeepConfig, env: ContinuousEnv, seeds: int) -> ModelBu
     """Model-generated buffers before the first rollouts: seeds x buffers."""
     one = empty(config, width(env.observation_size, env.action_size))
     leading = (seeds, config.num_buffers)
-    return ModelBuffer(jnp.zeros((*leading, *one.rows.shape), jnp.float32), jnp.zeros((*leading, config.retain), jnp.int32))
+    return ModelBuffer(jnp.zeros((*leading, *one.rows.shape), jnp.float32), jnp.zeros(leading, jnp.int32))
 
 
 def fit_one(
@@ -169,7 +174,7 @@ def fit(
         return dynamics.train_together(config, here, *known, few)
 
 
-def imagine_one(
+def refill_one(
     config: DeepConfig,
     key: Key,
     model: Dynamics,
@@ -180,31 +185,49 @@ def imagine_one(
     observation_size: int,
     terminates: Terminates,
     reward: Reward | None = None,
-) -> ModelBuffer:
+) -> tuple[ModelBuffer, Outlook]:
     """Rollouts of one seed from states before segment number `index`, into its buffers."""
-    here = named(jax.random.fold_in(key, index), "imagine")
-    start = (data, observed(config, index), index % config.retain)
+    here = named(jax.random.fold_in(key, index), "rollouts")
+    start = (data, observed(config, index))
     return rollout.refill(config, here, model, actor, buffers, *start, observation_size, terminates, reward)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "env"), donate_argnames="buffers")
-def imagine(
+def refill(
     config: DeepConfig,
     env: ContinuousEnv,
     keys: Shaped[PRNGKeyArray, " K"],
-    seeds: Seed,
+    model: Dynamics,
+    actor: MLP,
+    data: Float[Array, "K C D"],
     buffers: ModelBuffer,
     index: Int[Array, ""],
-) -> ModelBuffer:
-    """Rollouts in the models, into the buffers."""
+) -> tuple[ModelBuffer, Outlook]:
+    """Rollouts in the models, into the buffers; the optimiser of the models is not asked for, and may be None."""
 
-    def one(key: Key, seed: Seed, buffers: ModelBuffer) -> ModelBuffer:
-        assert seed.dynamics is not None
-        model = (seed.dynamics, seed.agent.actor, buffers)
-        return imagine_one(config, key, *model, seed.data, index, env.observation_size, env.terminates)
+    def one(
+        key: Key, model: Dynamics, actor: MLP, data: Float[Array, "C D"], buffers: ModelBuffer
+    ) -> tuple[ModelBuffer, Outlook]:
+        return refill_one(config, key, model, actor, buffers, data, index, env.observation_size, env.terminates)
 
     with agents.precision(config):
-        return jax.vmap(one)(keys, seeds, buffers)
+        return jax.vmap(one)(keys, model, actor, data, buffers)
+
+
+def refilled(
+    config: DeepConfig,
+    env: ContinuousEnv,
+    keys: Shaped[PRNGKeyArray, " K"],
+    data: Float[Array, "K C D"],
+    history: Sequence[Refill],
+) -> ModelBuffer:
+    """The buffers of a run that goes on, made again."""
+
+    def one(buffers: ModelBuffer, made: Refill) -> ModelBuffer:
+        found: tuple[ModelBuffer, Outlook] = refill(config, env, keys, made.dynamics, made.actor, data, buffers, made.segment)
+        return found[0]
+
+    return refills.again(history, begin_buffers(config, env, len(keys)), one)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "env"), donate_argnames="seeds")
@@ -319,6 +342,9 @@ class Segment(NamedTuple):
     """What a segment gives."""
 
     fitted: Fitted | None
+    outlook: Outlook | None
+    refill: Refill | None
+    """What made the rollouts; like the two above, None for agents without a model."""
     learned: Learned
     evaluation: Evaluation
 
@@ -333,11 +359,13 @@ def advance(
 ) -> tuple[Seed, ModelBuffer | None, Segment]:
     """One whole segment and an evaluation after it; the given state and buffers are used up."""
     number = jnp.asarray(index, jnp.int32)
-    fitted = None
+    fitted, outlook, made = None, None, None
     if config.model_based:
         assert buffers is not None
         model, fitted = fit(config, env, keys, seeds, number)
         seeds = seeds._replace(dynamics=model)
-        buffers = imagine(config, env, keys, seeds, buffers, number)
+        made = refills.recorded(index, buffers.written, model, seeds.agent.actor)
+        known = (model._replace(optimiser=None), seeds.agent.actor, seeds.data)
+        buffers, outlook = refill(config, env, keys, *known, buffers, number)
     seeds, learned = learn(config, env, keys, seeds, buffers, number)
-    return seeds, buffers, Segment(fitted, learned, evaluate(config, env, keys, seeds.agent, number))
+    return seeds, buffers, Segment(fitted, outlook, made, learned, evaluate(config, env, keys, seeds.agent, number))

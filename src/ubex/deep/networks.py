@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, BFloat16, Float
+from jaxtyping import Array, Float, Float16
 from scipy import stats
 
 from ubex.keys import host_generator
@@ -82,9 +82,9 @@ def product(x: Float[Array, "*b I"], weight: Float[Array, "I O"]) -> Float[Array
 
 
 def halved_product(x: Float[Array, "*b I"], weight: Float[Array, "I O"]) -> Float[Array, "*b O"]:
-    """x times weight as one bfloat16 product with float32 sums, three times as long: about 16 digits of each factor count.
+    """x times weight as one float16 product with float32 sums, three times as long: about 22 bits of each factor count.
 
-    A factor is the sum of two bfloat16 halves; the product of the two small halves is left out. Not meant to be differentiated.
+    A factor is the sum of two float16 halves; the product of the two small halves is left out. Not meant to be differentiated.
     """
     if min(weight.shape) < LARGE:
         return product(x, weight)
@@ -108,10 +108,11 @@ def rounded_product(x: Float[Array, "*b I"], weight: Float[Array, "I O"]) -> Flo
     return jnp.clip(result, -HALF_MAX, HALF_MAX)
 
 
-def halves(x: Float[Array, "*b"]) -> tuple[BFloat16[Array, "*b"], BFloat16[Array, "*b"]]:
-    """Two bfloat16 numbers that add up to x, but for its last eight bits."""
-    high = jax.lax.reduce_precision(x, 8, 7)  # a conversion there and back would be taken for nothing by the compiler
-    return high.astype(jnp.bfloat16), (x - high).astype(jnp.bfloat16)
+def halves(x: Float[Array, "*b"]) -> tuple[Float16[Array, "*b"], Float16[Array, "*b"]]:
+    """Two float16 numbers that add up to x, |x| <= 65,504, but for its last two bits and for what is below 1e-7."""
+    inside = jnp.clip(x, -HALF_MAX, HALF_MAX)
+    high = jax.lax.reduce_precision(inside, 5, 10)  # a conversion there and back would be taken for nothing by the compiler
+    return high.astype(jnp.float16), (inside - high).astype(jnp.float16)
 
 
 def _like(bias: Float[Array, " O"], x: Array) -> Array:

@@ -66,7 +66,7 @@ def fit_termination(
 
 
 @functools.partial(jax.jit, static_argnames=("config", "observation_size", "terminates", "reward"), donate_argnames="buffers")
-def imagine(
+def refill(
     config: DeepConfig,
     key: Key,
     model: Dynamics,
@@ -82,7 +82,7 @@ def imagine(
     """Rollouts in the models; episodes end in them where the classifier says so, if there is one."""
     over = terminates if ends is None else termination.bound(ends)
     with agents.precision(config):
-        return loop.imagine_one(config, key, model, actor, buffers, data, index, observation_size, over, reward)
+        return loop.refill_one(config, key, model, actor, buffers, data, index, observation_size, over, reward)[0]
 
 
 @functools.partial(jax.jit, static_argnames=("config", "observation_size", "terminates", "reward"), donate_argnames="agent")

@@ -17,7 +17,7 @@ from ubex.deep.networks import MLP, Product, product, rounded_product
 from ubex.types import Key
 
 CHUNKS = 16
-"""Rollouts are made in about this many parts, one after the other, so that activations stay small."""
+"""A step of all rollouts is made in about this many parts, one after the other, so that activations stay small."""
 
 Terminates = Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Bool[Array, ""]]
 Reward = Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Float[Array, ""]]
@@ -33,122 +33,112 @@ def multiplication(config: DeepConfig) -> Product:
     return rounded_product if config.precision == "halves" else product
 
 
-class Box(NamedTuple):
-    """Bounds of what models may predict: next observation, then reward."""
-
-    low: Float[Array, " Y"]
-    high: Float[Array, " Y"]
-
-
-def around(data: Float[Array, "C D"], count: Int[Array, ""], observation_size: int, margin: float) -> Box:
-    """The range of the next observations and rewards in the first `count` rows, widened on both sides by this share of it."""
-    batch = unpack(data, observation_size)
-    seen = jnp.concatenate((batch.next_observation, batch.reward[:, None]), axis=-1)
-    held = (jnp.arange(data.shape[0]) < count)[:, None]
-    low, high = jnp.min(jnp.where(held, seen, jnp.inf), axis=0), jnp.max(jnp.where(held, seen, -jnp.inf), axis=0)
-    return Box(low - margin * (high - low), high + margin * (high - low))
-
-
 class Rows(NamedTuple):
-    """What rollouts give: rows, and which of them happened before their rollout ended."""
+    """What rollouts give, one entry per step and rollout."""
 
-    rows: Float[Array, "*b D"]
-    valid: Bool[Array, "*b"]
+    batch: Batch
+    stored: Bool[Array, "*b"]
+    """Whether the transition happened before its rollout ended, so that a buffer holds it."""
+    outside: Bool[Array, "*b"]
+    """Whether a model was asked there and its next observation lies outside the box around the data."""
+
+
+class Outlook(NamedTuple):
+    """What the rollouts of one retraining looked like, in each buffer."""
+
+    stored_share: Float[Array, "*k M"]
+    """Transitions that were stored, of all that rollouts of full length would give."""
+    terminal_share: Float[Array, "*k M"]
+    """Of the stored ones."""
+    outside_share: Float[Array, "*k M"]
+    """Predictions outside the box around the data, of all that were made."""
+    reward_low: Float[Array, "*k M"]
+    """The smallest stored reward."""
+    reward_high: Float[Array, "*k M"]
+
+
+def predict_own(
+    config: DeepConfig, dynamics: Dynamics, observation: Float[Array, "N B O"], action: Float[Array, "N B A"]
+) -> Prediction:
+    """What every model says of its own rows."""
+    multiply = multiplication(config)
+    return jax.vmap(lambda one, prior, o, a: predict(config, one, dynamics.normaliser, o, a, multiply, prior))(
+        dynamics.networks, dynamics.prior, observation, action
+    )
+
+
+def predict_dealt(
+    config: DeepConfig, key: Key, dynamics: Dynamics, observation: Float[Array, "B O"], action: Float[Array, "B A"]
+) -> Prediction:
+    """What a random model says of each row: rows are shuffled and dealt in equal parts, so that a model sees its own alone."""
+    number, models = observation.shape[0], config.num_models
+    share = -(-number // models)
+    dealt = jnp.argsort(jax.random.bits(key, (share * models,), jnp.uint32))  # places beyond the rows repeat some
+    place = jnp.zeros_like(dealt).at[dealt].set(jnp.arange(share * models, dtype=dealt.dtype))[:number]
+    parts = [x[dealt % number].reshape(models, share, -1) for x in (observation, action)]
+    said = predict_own(config, dynamics, parts[0], parts[1])
+    return Prediction(*(x.reshape(share * models, -1)[place] for x in said))
 
 
 def transition(
     key: Key,
     said: Prediction,
-    observation: Float[Array, "B O"],
-    action: Float[Array, "B A"],
+    dynamics: Dynamics,
+    observation: Float[Array, "M B O"],
+    action: Float[Array, "M B A"],
     terminates: Terminates,
     reward: Reward | None = None,
-    box: Box | None = None,
 ) -> Batch:
-    """A next observation and a reward drawn from what a model says; a reward that is known is not drawn."""
+    """A next observation and a reward, in the range that rewards can have, drawn from what models say; a reward that is known
+    is not drawn."""
     drawn = said.mean + jnp.exp(0.5 * said.log_var) * jax.random.normal(key, said.mean.shape, jnp.float32)
-    after, earned = observation + drawn[:, :-1], drawn[:, -1]
-    if box is not None:
-        after = jnp.clip(after, box.low[None, :-1], box.high[None, :-1])
-        earned = jnp.clip(earned, box.low[-1], box.high[-1])
-    over = jax.vmap(terminates)(observation, action, after).astype(jnp.float32)
+    after, earned = observation + drawn[..., :-1], dynamics.support.bounded(drawn[..., -1])
+    over = jax.vmap(jax.vmap(terminates))(observation, action, after).astype(jnp.float32)
     if reward is not None:
-        earned = jax.vmap(reward)(observation, action, after)
+        earned = jax.vmap(jax.vmap(reward))(observation, action, after)
     return Batch(observation, action, earned, after, over)
 
 
 def rollouts(
-    step: Callable[[Key, Float[Array, "B O"], Float[Array, "B A"]], Batch],
-    actor: MLP,
-    key: Key,
-    start: Float[Array, "B O"],
-    length: int,
-    multiply: Product = product,
-) -> Rows:
-    """Rollouts of the policy in a model, k rows for every start; after its end, a rollout's rows are invalid."""
-
-    def one(carry: tuple[Float[Array, "B O"], Bool[Array, " B"]], key: Key) -> tuple[tuple[Array, Array], Rows]:
-        observation, alive = carry
-        for_action, for_model = jax.random.split(key)
-        at = policy.gaussian(actor, observation, multiply)
-        action = policy.squash(at, jax.random.normal(for_action, at.mean.shape, jnp.float32)).action
-        batch = step(for_model, observation, action)
-        return (batch.next_observation, alive & (batch.terminated < 0.5)), Rows(pack(batch), alive)
-
-    alive = jnp.ones(start.shape[0], bool)
-    return jax.lax.scan(one, (start, alive), jax.random.split(key, length))[1]
-
-
-def consistent(
     config: DeepConfig,
     key: Key,
     dynamics: Dynamics,
     actor: MLP,
-    start: Array,
+    start: Float[Array, "P M B O"],
     terminates: Terminates,
     reward: Reward | None = None,
-    box: Box | None = None,
 ) -> Rows:
-    """Rollouts of all models, each in its own; starts and rows have a leading axis N."""
+    """Rollouts of the policy: P parts for M buffers, the model-randomised one first, then one for each model.
+
+    The result has the steps on a leading axis. `config.rollout_ends` says what ends a rollout, and what is stored then.
+    """
     multiply = multiplication(config)
 
-    def of_one(key: Key, network: MLP, start: Float[Array, "B O"]) -> Rows:
-        def step(key: Key, observation: Float[Array, "B O"], action: Float[Array, "B A"]) -> Batch:
-            said = predict(config, network, dynamics.normaliser, observation, action, multiply)
-            return transition(key, said, observation, action, terminates, reward, box)
+    def part(given: tuple[Key, Float[Array, "M B O"]]) -> Batch:
+        for_action, for_deal, for_noise = jax.random.split(given[0], 3)
+        observation = given[1]
+        at = policy.gaussian(actor, observation, multiply)
+        action = policy.squash(at, jax.random.normal(for_action, at.mean.shape, jnp.float32)).action
+        said = Prediction(*(x[None] for x in predict_dealt(config, for_deal, dynamics, observation[0], action[0])))
+        if len(observation) > 1:
+            own = predict_own(config, dynamics, observation[1:], action[1:])
+            said = Prediction(*(jnp.concatenate(pair) for pair in zip(said, own, strict=True)))
+        return transition(for_noise, said, dynamics, observation, action, terminates, reward)
 
-        return rollouts(step, actor, key, start, config.rollout_length, multiply)
+    def step(carry: tuple[Array, Bool[Array, "P M B"]], key: Key) -> tuple[tuple[Array, Array], Rows]:
+        observation, alive = carry
+        batch = jax.lax.map(part, (jax.random.split(key, len(start)), observation))
+        over, stored = batch.terminated > 0.5, alive
+        outside = dynamics.support.outside(batch.next_observation)
+        if config.rollout_ends == "together":
+            over = jnp.broadcast_to(jnp.any(over, axis=(0, 2), keepdims=True), over.shape)
+        elif config.rollout_ends == "trusted":
+            stored = alive & ~outside
+        batch = batch._replace(terminated=over.astype(jnp.float32))
+        return (batch.next_observation, stored & ~over), Rows(batch, stored, alive & outside)
 
-    return jax.vmap(of_one)(jax.random.split(key, config.num_models), dynamics.networks, start)
-
-
-def randomised(
-    config: DeepConfig,
-    key: Key,
-    dynamics: Dynamics,
-    actor: MLP,
-    start: Array,
-    terminates: Terminates,
-    reward: Reward | None = None,
-    box: Box | None = None,
-) -> Rows:
-    """Rollouts in which every row has another model at each step.
-
-    Rows are shuffled and dealt to the models in equal parts, so that each model computes its own rows alone.
-    """
-    number, models, multiply = start.shape[0], config.num_models, multiplication(config)
-    share = -(-number // models)
-
-    def step(key: Key, observation: Float[Array, "B O"], action: Float[Array, "B A"]) -> Batch:
-        for_models, for_noise = jax.random.split(key)
-        dealt = jnp.argsort(jax.random.bits(for_models, (share * models,), jnp.uint32))  # places beyond the rows repeat some
-        place = jnp.zeros_like(dealt).at[dealt].set(jnp.arange(share * models, dtype=dealt.dtype))[:number]
-        parts = (x[dealt % number].reshape(models, share, -1) for x in (observation, action))
-        said = jax.vmap(lambda one, o, a: predict(config, one, dynamics.normaliser, o, a, multiply))(dynamics.networks, *parts)
-        back = Prediction(*(x.reshape(share * models, -1)[place] for x in said))
-        return transition(for_noise, back, observation, action, terminates, reward, box)
-
-    return rollouts(step, actor, key, start, config.rollout_length, multiply)
+    alive = jnp.ones(start.shape[:3], bool)
+    return jax.lax.scan(step, (start, alive), jax.random.split(key, config.rollout_length))[1]
 
 
 def refill(
@@ -159,32 +149,37 @@ def refill(
     buffers: ModelBuffer,
     data: Float[Array, "C D"],
     count: Int[Array, ""],
-    slot: Int[Array, ""],
     observation_size: int,
     terminates: Terminates,
     reward: Reward | None = None,
-) -> ModelBuffer:
-    """New rollouts from observed states in one slot of every buffer: model-randomised first, then one buffer a model.
+) -> tuple[ModelBuffer, Outlook]:
+    """New rollouts from observed states in every buffer: model-randomised first, then one buffer per model.
 
     `buffers` has a leading axis over the buffers.
     """
     number = buffers.rows.shape[0]
     parts = next(parts for parts in range(min(CHUNKS, config.rollouts), 0, -1) if config.rollouts % parts == 0)
-    size = config.rollouts // parts
-    margin = config.rollout_margin
-    box = None if margin is None else around(data, count, observation_size, margin)
+    for_start, for_steps = jax.random.split(key)
+    chosen = below(jax.random.bits(for_start, (parts, number, config.rollouts // parts), jnp.uint32), count)
+    start = unpack(data[chosen], observation_size).observation
+    made = rollouts(config, for_steps, dynamics, actor, start, terminates, reward)
 
-    def chunk(key: Key) -> Rows:
-        for_start, for_mixed, for_own = jax.random.split(key, 3)
-        chosen = below(jax.random.bits(for_start, (number, size), jnp.uint32), count)
-        start = unpack(data[chosen], observation_size).observation
-        mixed = randomised(config, for_mixed, dynamics, actor, start[0], terminates, reward, box)
-        if number == 1:
-            return Rows(*(x[None] for x in mixed))
-        own = consistent(config, for_own, dynamics, actor, start[1:], terminates, reward, box)
-        return Rows(*(jnp.concatenate((a[None], b)) for a, b in zip(mixed, own, strict=True)))
+    def by_buffer(x: Array) -> Array:
+        """All steps of one buffer together, the first step first."""
+        return jnp.moveaxis(x, 2, 0).reshape(number, config.rollout_length * config.rollouts, *x.shape[4:])
 
-    made = jax.lax.map(chunk, jax.random.split(key, parts))  # parts, buffers, steps, rollouts
-    rows = jnp.moveaxis(made.rows, 1, 0).reshape(number, -1, made.rows.shape[-1])
-    valid = jnp.moveaxis(made.valid, 1, 0).reshape(number, -1)
-    return jax.vmap(put, in_axes=(0, None, 0, 0))(buffers, slot, rows, valid)
+    stored = by_buffer(made.stored)
+    filled = jax.vmap(put)(buffers, by_buffer(pack(made.batch)), stored)
+    return filled, _outlook(Rows(jax.tree.map(by_buffer, made.batch), stored, by_buffer(made.outside)))
+
+
+def _outlook(made: Rows) -> Outlook:
+    held, reward = made.stored.astype(jnp.float32), made.batch.reward
+    number, asked = jnp.sum(held, axis=-1), jnp.sum((made.stored | made.outside).astype(jnp.float32), axis=-1)
+    return Outlook(
+        jnp.mean(held, axis=-1),
+        jnp.sum(held * made.batch.terminated, axis=-1) / number,
+        jnp.sum(made.outside.astype(jnp.float32), axis=-1) / asked,
+        jnp.min(jnp.where(made.stored, reward, jnp.inf), axis=-1),
+        jnp.max(jnp.where(made.stored, reward, -jnp.inf), axis=-1),
+    )

@@ -89,13 +89,13 @@ def next_values(
     reward: Reward | None = None,
 ) -> Sampled:
     """Moments of the values at the next step under every model, and every model's mean reward."""
-    said = predict_all(config, dynamics, batch.observation, batch.action)
+    multiply = _multiplication(config)
+    said = predict_all(config, dynamics, batch.observation, batch.action, multiply)
     after = batch.observation[None] + said.mean[..., :-1]
-    rewards = said.mean[..., -1] if reward is None else _known_rewards(batch, after, reward)
+    rewards = dynamics.support.bounded(said.mean[..., -1]) if reward is None else _known_rewards(batch, after, reward)
     only_w = not config.estimator.own_values
     actions = jnp.broadcast_to(noise.actions, (config.num_models, *noise.actions.shape[1:]))
     for_w = actions[:, :, : config.w_actions] if config.sampled_states else actions
-    multiply = _multiplication(config)
     values = _at_actions(config, critics, actor, after, for_w) * _alive(batch, after[:, :, None], terminates)[:, None]
     mean = jnp.mean(values, axis=1)
     used = mean[..., : config.w_actions]
@@ -122,7 +122,7 @@ def next_values(
 
 
 def _multiplication(config: DeepConfig) -> Product:
-    """The product of large matrices in the critics' values, which nothing is differentiated through."""
+    """The product of large matrices in the models' means and the critics' values, which nothing is differentiated through."""
     return halved_product if config.precision == "halves" else product
 
 
@@ -144,8 +144,12 @@ def _at_actions(
     """What every critic says at each model's next observations and the policy's actions there."""
     action = policy.several(policy.gaussian(actor, observation), noise)
     if config.precision == "halves" and fused.available() and fused.fits(critics):
-        rows = observation.reshape(-1, observation.shape[-1]), action.reshape(-1, *action.shape[2:])
-        said = fused.at_actions(critics, *rows).reshape(-1, *action.shape[:3])
+        state, actions = observation.reshape(-1, observation.shape[-1]), action.reshape(-1, *action.shape[2:])
+        exact = config.w_actions  # w is a difference between models, the gap one between actions, which is less delicate
+        said = fused.at_actions(critics, state, actions[:, :exact])
+        if actions.shape[1] > exact:
+            said = jnp.concatenate((said, fused.at_actions(critics, state, actions[:, exact:], split=False)), axis=-1)
+        said = said.reshape(-1, *action.shape[:3])
     else:
         said = jax.vmap(lambda one: one.at_actions(observation, action, _multiplication(config))[..., 0])(critics)
     return jnp.moveaxis(said, 0, 1)

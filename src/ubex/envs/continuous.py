@@ -40,5 +40,5 @@ class ContinuousEnv(NamedTuple):
     """What the agent sees of a state."""
     terminates: Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Bool[Array, ""]]
     """(observation, action, next observation) -> whether the episode ends there; for learned models, which have no state."""
-    max_return: float | None = None
-    """Return of the best policy over one episode, undiscounted; None where it is not known."""
+    reward_range: tuple[float, float] | None = None
+    """The lowest and the highest reward that a step can have; None where it is not known."""

@@ -120,6 +120,7 @@ def _made(noise: float, action_cost: float) -> ContinuousEnv:
         step=step,
         observe=observe,
         terminates=terminates,
+        reward_range=(-action_cost, 1.0),
     )
 
 

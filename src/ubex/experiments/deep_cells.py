@@ -6,18 +6,19 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ubex.deep import loop
+from ubex.deep import loop, refills
 from ubex.deep.agents import Agent, Info
-from ubex.deep.buffer import ModelBuffer
 from ubex.deep.config import DeepConfig
 from ubex.deep.loop import Evaluation, Seed, Segment
+from ubex.deep.refills import Refill
+from ubex.deep.rollout import Outlook
 from ubex.envs.continuous import ContinuousEnv
 from ubex.experiments.spec import Context, Curve, Outcome, SeedError
 from ubex.types import InputError, Key
@@ -30,16 +31,16 @@ CHECKPOINT_SECONDS = 30.0
 MEMORY = "RESOURCE_EXHAUSTED"
 """How XLA's message begins when a device has no memory left."""
 TRAINING = ("training_return", "model_epochs", "model_error")
-COLUMNS = ("return", *TRAINING, *Info._fields)
-"""What is kept of every episode; the last ones are averages over its gradient rounds."""
+COLUMNS = ("return", *TRAINING, *Outlook._fields, *Info._fields)
+"""What is kept of every episode: shares of rollouts are means over buffers, and the last ones averages over gradient rounds."""
 
 
 class Progress(NamedTuple):
     """What a run of K seeds needs to go on."""
 
     seeds: Seed
-    buffers: ModelBuffer | None
-    """Kept only where they outlive a retraining."""
+    refills: tuple[Refill, ...]
+    """What made the rows in the model-generated buffers; nothing for agents without a model."""
     curves: Float[np.ndarray, "K E M"]
     """`COLUMNS` after every episode; NaN for those to come."""
     bad: Int[np.ndarray, " K"]
@@ -63,14 +64,12 @@ def learn(
     number = len(keys)
     with out_of_memory(number):
         seeds = loop.begin(config, env, stacked, episodes)
-        buffers = loop.begin_buffers(config, env, number) if config.model_based else None
-        kept = config.retain > 1
         curves = np.full((number, episodes, len(COLUMNS)), np.nan)
-        state = Progress(seeds, buffers if kept else None, curves, np.full(number, -1, np.int64))
+        state = Progress(seeds, blank(config, seeds, context.checkpoints.notes()), curves, np.full(number, -1, np.int64))
         first, saved = 0, context.checkpoints.load(state)
         if saved is not None:
             first, state, _ = saved
-            buffers = state.buffers if kept else buffers
+        buffers = loop.refilled(config, env, stacked, state.seeds.data, state.refills) if config.model_based else None
         last = -math.inf
         for index in range(first, episodes):
             seeds, buffers, segment = loop.advance(config, env, stacked, state.seeds, buffers, index)
@@ -78,25 +77,40 @@ def learn(
             curves[:, index] = columns(segment)
             step = np.asarray(segment.learned.bad_step)
             bad = np.where((state.bad < 0) & (step >= 0), index * config.retrain_every + step, state.bad)
-            state = Progress(seeds, buffers if kept else None, curves, bad)
+            history = state.refills
+            if segment.refill is not None:
+                assert buffers is not None
+                history = refills.needed((*history, segment.refill), buffers)
+            state = Progress(seeds, history, curves, bad)
             watch(index + 1, seeds.agent, segment.evaluation)
             context.progress(index + 1, episodes)
             if (bad >= 0).all():
                 break
             if index + 1 < episodes and time.monotonic() - last >= CHECKPOINT_SECONDS:
-                context.checkpoints.save(index + 1, state, {})
+                context.checkpoints.save(index + 1, state, {"refills": len(history)})
                 last = time.monotonic()
     return state
+
+
+def blank(config: DeepConfig, seeds: Seed, notes: Mapping[str, Any] | None) -> tuple[Refill, ...]:
+    """A history in the structure of the one that a checkpoint with these notes holds."""
+    if notes is None or seeds.dynamics is None:
+        return ()
+    written = np.zeros((len(seeds.elapsed), config.num_buffers), np.int32)
+    return (refills.recorded(0, written, seeds.dynamics, seeds.agent.actor),) * int(notes.get("refills", 0))
 
 
 def columns(segment: Segment) -> Float[np.ndarray, "K M"]:
     """One row of `COLUMNS` for each seed."""
     returns = np.asarray(segment.evaluation.returns, np.float64)
     nothing = np.full_like(returns, np.nan)
-    fitted = (nothing, nothing)
-    if segment.fitted is not None:
+    fitted, outlook = (nothing,) * 2, (nothing,) * len(Outlook._fields)
+    if segment.fitted is not None and segment.outlook is not None:
         fitted = (np.asarray(segment.fitted.epochs), np.asarray(segment.fitted.error).mean(axis=-1))
-    parts = (returns, np.asarray(segment.learned.reward), *fitted, *segment.learned.info)
+        seen = segment.outlook
+        means = (np.mean(np.asarray(x), axis=-1) for x in seen[:3])
+        outlook = (*means, np.min(np.asarray(seen.reward_low), axis=-1), np.max(np.asarray(seen.reward_high), axis=-1))
+    parts = (returns, np.asarray(segment.learned.reward), *fitted, *outlook, *segment.learned.info)
     return np.stack([np.asarray(part, np.float64) for part in parts], axis=-1)
 
 

@@ -37,7 +37,17 @@ FRAME_STEP = 4
 """Steps between two frames of an animation."""
 SMOKE: Mapping[str, Any] = {**LAPTOP, "updates_per_step": 1, "rollouts_per_step": 1, "max_epochs": 1, "batch_size": 16}
 """Sizes with which nothing is learned, to see that everything runs."""
-PRESETS: Mapping[str, Mapping[str, Any]] = {"paper": {}, "bounded": {"rollout_margin": 1.0}, "laptop": LAPTOP, "smoke": SMOKE}
+PUBLISHED: Mapping[str, Any] = {"rollout_ends": "together", "initial_resets": False}
+"""How the published runs differ from the paper's text; `DeepConfig` says what these are."""
+TRUSTED: Mapping[str, Any] = {"rollout_ends": "trusted", "patience": 10, "reward_prior": 0.5}
+"""Rollouts near the data, models that are trained for longer, and rewards that are uncertain where none was seen: our own."""
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "paper": PUBLISHED,
+    "alone": {**PUBLISHED, "rollout_ends": "alone"},
+    "trusted": TRUSTED,
+    "laptop": {**LAPTOP, **PUBLISHED},
+    "smoke": {**SMOKE, **PUBLISHED},
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +63,8 @@ class Pendulum(Experiment):
     )
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": {},
-        "bounded": {},
+        "alone": {},
+        "trusted": {},
         "laptop": {"methods": ("exact-ube", "ensemble-mean"), "noises": (0.0,), "num_models": (3,), "episodes": 25, "seeds": 1},
     }
 
@@ -68,7 +79,8 @@ class Pendulum(Experiment):
     gains: tuple[float, ...] = (1.0,)
     """lambda, exploration gains."""
     preset: str = "paper"
-    """paper; bounded, the same with rollouts that stay near the data; or laptop: small networks and short rollouts."""
+    """paper, as in the published runs; alone, with rollouts that end each by itself, as in the paper's text; trusted, with
+    rollouts that stay near the data and values that the rewards allow; or laptop, with small networks and short rollouts."""
     precision: str = "float32"
     """How matrices are multiplied: float32, halves or tf32; keys do not depend on it."""
     pictures: tuple[int, ...] = (1, 5, 15, 30, 50, 75)
@@ -106,11 +118,14 @@ class Pendulum(Experiment):
         """The agent of a cell."""
         settings: Mapping[str, Any] = cell.settings
         own = {name: settings[name] for name in ("num_models", "gain", "precision")}
-        return DeepConfig(**{**PRESETS[self.preset], "method": cell.method, **own})
+        chosen = {**PRESETS[self.preset], "method": cell.method, **own}
+        if chosen.get("rollout_ends") == "trusted":
+            chosen["reward_range"] = sparse_pendulum(settings["noise"]).reward_range
+        return DeepConfig(**chosen)
 
     def key(self, cell: Cell, seed: int) -> Key:
-        """Of the cell without its precision, so that runs that differ in it alone can be compared."""
-        settings = {name: value for name, value in cell.settings.items() if name != "precision"}
+        """Of the cell without its precision and preset, so that runs that differ in them alone can be compared in pairs."""
+        settings = {name: value for name, value in cell.settings.items() if name not in ("precision", "preset")}
         return dataclasses.replace(cell, settings=settings).key(seed)
 
     def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome | SeedError]:

@@ -138,7 +138,7 @@ class TrainDeep(Experiment):
         agent = self.make(cell.key(seed))
         notes = context.checkpoints.notes() or {"rows": 0, "episodes": 0, "evaluations": 0, "resumed": 0}
         empty = (np.zeros((notes[name], 2)) for name in ("episodes", "evaluations"))
-        saved = context.checkpoints.load(Progress(agent.fresh(notes["rows"]), *empty))
+        saved = context.checkpoints.load(Progress(agent.fresh(notes), *empty))
         returns, evaluations, resumed = list[tuple[float, float]](), list[tuple[float, float]](), notes["resumed"]
         if saved is not None:
             before: Progress = saved[1]
@@ -148,7 +148,7 @@ class TrainDeep(Experiment):
 
         def keep() -> None:
             known = Progress(agent.state, *(np.array(rows, np.float64).reshape(-1, 2) for rows in (returns, evaluations)))
-            numbers = {"rows": agent.steps, "episodes": len(returns), "evaluations": len(evaluations), "resumed": resumed}
+            numbers = {**agent.shapes(), "episodes": len(returns), "evaluations": len(evaluations), "resumed": resumed}
             context.checkpoints.save(agent.steps, known, numbers)
 
         last = time.monotonic()
