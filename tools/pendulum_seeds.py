@@ -55,7 +55,7 @@ def first_rollouts(seeds: int) -> pd.DataFrame:
 
 def kept_runs() -> pd.DataFrame:
     """A line a kept run of the paper's size: the critics' spread early on, and what became of it."""
-    curves = pd.concat([pd.read_csv(path) for path in sorted((ROOT / "results").glob("pendulum-*/curves.csv"))])
+    curves = pd.concat([pd.read_csv(path) for path in sorted((ROOT / "results").glob("pendulum/*-alone/curves.csv"))])
     curves = curves[(curves["preset"] == "paper") & curves["method"].isin(METHODS)]
     lines = []
     for (method, noise, seed), run in curves.groupby(["method", "noise", "seed"]):

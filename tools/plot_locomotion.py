@@ -18,7 +18,7 @@ COLOURS = {"exact-ube": "#0072b2", "ensemble-mean": "#d55e00"}
 
 def draw() -> None:
     """A curve a method, and its published means with their standard errors up to the same step."""
-    curves = pd.read_csv(ROOT / "results" / "locomotion-laptop" / "curves.csv")
+    curves = pd.read_csv(ROOT / "results" / "locomotion" / "laptop" / "curves.csv")
     published = pd.read_csv(ROOT / "src" / "ubex" / "runs" / "published.csv")
     smooth = curves[curves["metric"] == "smoothed_return"]
     figure, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")

@@ -24,7 +24,7 @@ SMOOTH = 5
 
 def draw() -> None:
     """A panel a noise: the mean over seeds with its standard error, and the published means with theirs."""
-    curves = pd.concat([pd.read_csv(path) for path in sorted((ROOT / "results").glob("pendulum-*/curves.csv"))])
+    curves = pd.concat([pd.read_csv(path) for path in sorted((ROOT / "results").glob("pendulum/*/curves.csv"))])
     returns = curves[(curves["metric"] == "return") & (curves["preset"] == "paper")]
     published = metrics.published().query("environment == 'sparse-pendulum'")
     figure, panels = plt.subplots(1, len(NOISES), figsize=(10.0, 4.0), sharey=True, layout="constrained")
