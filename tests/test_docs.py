@@ -1,4 +1,4 @@
-"""What README.md and docs/ show works: Python blocks run, commands parse, links lead somewhere, quoted errors exist."""
+"""What the pages show works: Python blocks run, commands parse, links lead somewhere, quoted errors exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ from ubex.tabular import truth
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
-PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))}
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text()
+    for pattern in ("README.md", "docs/*.md", "results/*.md", "studies/**/*.md")
+    for path in sorted(ROOT.glob(pattern))
+}
 CHEAP = ("ubex list", "ubex run toy --out runs/toy")
 """Commands of the pages that are run for real; every experiment's `--smoke` runs in test_cli.py."""
 PLACEHOLDER = re.compile(r"\b(?:[A-Z]{1,7}|name|f|g)\b|[|…]|\.\.\.")
@@ -151,6 +155,15 @@ def test_the_guide_names_every_page() -> None:
     for page in PAGES:
         if page.startswith("docs/") and page != "docs/guide.md":
             assert f"({page.removeprefix('docs/')})" in PAGES["docs/guide.md"], page
+
+
+def test_every_study_says_question_command_and_answer_and_is_listed() -> None:
+    folders = [path.name for path in (ROOT / "studies").iterdir() if path.is_dir() and any(path.glob("[!_]*"))]
+    assert folders
+    for name in folders:
+        page = PAGES[f"studies/{name}/README.md"]
+        assert re.findall(r"^## (.*)$", page, re.MULTILINE)[:3] == ["Question", "Command", "Answer"], name
+        assert f"({name}/README.md)" in PAGES["studies/README.md"], name
 
 
 def test_numbers_of_the_readme_are_those_of_the_results_page() -> None:
