@@ -91,7 +91,7 @@ def test_kept_runs_are_in_the_folder_of_their_experiment() -> None:
         assert not [word for word in spec["command"] if "/" in word]
     described = (ROOT / "results" / "README.md").read_text()
     for run in ROOT.glob("results/*/*/"):
-        if run.parent.name != "report":
+        if "report" not in run.relative_to(ROOT).parts:
             assert f"{run.name}`" in described, run
 
 
