@@ -51,5 +51,5 @@ def test_the_tables_that_the_page_names_exist() -> None:
 
 def test_the_picture_of_the_layers_is_drawn_from_the_table() -> None:
     drawn = plot_layers.draw(plot_layers.layers())
-    assert plot_layers.TARGET.read_text() == drawn, "run: python tools/plot_layers.py"
+    assert plot_layers.TARGET.read_text() == drawn, "run: python docs/figures/plot_layers.py"
     assert all(f">{name}</text>" in drawn for layer in plot_layers.layers() for name in layer)

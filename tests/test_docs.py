@@ -1,26 +1,34 @@
-"""What README.md and docs/ show works: Python blocks run, commands parse, links lead somewhere, quoted errors exist."""
+"""What the pages show works: Python blocks run, commands parse, links lead somewhere, quoted errors exist."""
 
 from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import gymnasium
 import pandas as pd
+import plot_cost
+import plot_locomotion
+import plot_pendulum
+import plot_truth
 import pytest
+from drawing import as_svg
 
 from ubex import cli
 from ubex.envs import ENVS
+from ubex.report import charts
 from ubex.tabular import truth
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
-
-PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))}
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text()
+    for pattern in ("README.md", "docs/*.md", "results/*.md", "studies/**/*.md")
+    for path in sorted(ROOT.glob(pattern))
+}
 CHEAP = ("ubex list", "ubex run toy --out runs/toy")
 """Commands of the pages that are run for real; every experiment's `--smoke` runs in test_cli.py."""
 PLACEHOLDER = re.compile(r"\b(?:[A-Z]{1,7}|name|f|g)\b|[|…]|\.\.\.")
@@ -135,7 +143,7 @@ def test_the_examples_of_the_guides_are_short() -> None:
 
 def test_the_readme_begins_with_the_picture_and_the_two_commands() -> None:
     readme = PAGES["README.md"]
-    places = [readme.index(text) for text in ("docs/truth.svg", "make demo", "make test", "```python")]
+    places = [readme.index(text) for text in ("docs/figures/truth.svg", "make demo", "make test", "```python")]
     assert places == sorted(places)
     assert len(readme.splitlines()) < 180
 
@@ -151,6 +159,15 @@ def test_the_guide_names_every_page() -> None:
     for page in PAGES:
         if page.startswith("docs/") and page != "docs/guide.md":
             assert f"({page.removeprefix('docs/')})" in PAGES["docs/guide.md"], page
+
+
+def test_every_study_says_question_command_and_answer_and_is_listed() -> None:
+    folders = [path.name for path in (ROOT / "studies").iterdir() if path.is_dir() and any(path.glob("[!_]*"))]
+    assert folders
+    for name in folders:
+        page = PAGES[f"studies/{name}/README.md"]
+        assert re.findall(r"^## (.*)$", page, re.MULTILINE)[:3] == ["Question", "Command", "Answer"], name
+        assert f"({name}/README.md)" in PAGES["studies/README.md"], name
 
 
 def test_numbers_of_the_readme_are_those_of_the_results_page() -> None:
@@ -170,9 +187,20 @@ def test_messages_of_the_troubleshooting_page_are_in_the_source() -> None:
             assert fragment.strip() in whole, f"{message}: {fragment!r}"
 
 
-def test_the_picture_is_drawn_from_its_table_and_the_table_holds() -> None:
-    import plot_truth
+@pytest.mark.parametrize("module", [plot_cost, plot_locomotion, plot_pendulum])
+def test_pictures_are_drawn_from_the_numbers_that_are_kept(module: ModuleType) -> None:
+    assert module.PICTURE.read_text() == as_svg(module.draw), f"run: python docs/figures/{module.__name__}.py"
 
+
+def test_a_method_has_the_colours_of_the_report_in_every_picture() -> None:
+    looks = charts.method_looks([*plot_pendulum.METHODS, *plot_truth.SERIES])
+    for module, methods in ((plot_pendulum, plot_pendulum.METHODS), (plot_truth, (*plot_truth.SERIES, "ensemble-var"))):
+        drawn = module.PICTURE.read_text()
+        assert all(looks[method].color in drawn for method in methods)
+    assert all(looks[method].dark in drawn for method in methods)  # this one follows the reader's scheme
+
+
+def test_the_picture_is_drawn_from_its_table_and_the_table_holds() -> None:
     table = pd.read_csv(plot_truth.TABLE)
     assert plot_truth.PICTURE.read_text() == plot_truth.picture(table)
     for kind in plot_truth.KINDS:  # the sampled estimates are left out: 1,000 samples take a while

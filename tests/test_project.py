@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import subprocess
 import sys
@@ -78,6 +79,20 @@ def test_the_results_page_is_what_the_report_writes(tmp_path: Path) -> None:
     markdown.write(ROOT / "results", page)
     assert page.read_text() == (ROOT / "docs" / "results.md").read_text()
     assert page.read_text().count("match") > 20
+
+
+def test_kept_runs_are_in_the_folder_of_their_experiment() -> None:
+    kept = [*ROOT.glob("results/**/spec.json")]
+    assert len(kept) > 20
+    for path in kept:
+        spec = json.loads(path.read_text())
+        assert path.parent.parent == ROOT / "results" / spec["experiment"]
+        assert spec["command"][0] == "ubex"
+        assert not [word for word in spec["command"] if "/" in word]
+    described = (ROOT / "results" / "README.md").read_text()
+    for run in ROOT.glob("results/*/*/"):
+        if "report" not in run.relative_to(ROOT).parts:
+            assert f"{run.name}`" in described, run
 
 
 def test_memory_of_a_call_is_at_most_three_times_its_samples() -> None:

@@ -299,6 +299,14 @@ def report_command(arguments: list[str]) -> int:
     return 0
 
 
+def keep_command(arguments: list[str]) -> int:
+    """the small part of a run, to be kept under results/: `ubex keep RUN [TARGET]`; --columns, --wide"""
+    from ubex.runs.keep import Keep
+
+    print(parse(Keep, arguments, "ubex keep")())
+    return 0
+
+
 def default_folder(experiment: Any) -> Path:
     """`runs/NAME`; settings other than the defaults get a folder of their own, named after a hash of them."""
     base = Path("runs") / str(experiment.name)
@@ -384,6 +392,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": train_command,
     "evaluate": evaluate_command,
     "report": report_command,
+    "keep": keep_command,
     "bench": bench_command,
     "doctor": doctor_command,
 }

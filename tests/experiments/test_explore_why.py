@@ -1,4 +1,4 @@
-"""The tool behind "which estimate explores best, and why": an unchanged variant is the agent, and changes change one thing."""
+"""The study behind "which estimate explores best, and why": an unchanged variant is the agent, and changes change one thing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONFIG = AgentConfig("closed-form", u_min=-0.05, repeats=3)
 
 @pytest.fixture(scope="module")
 def tool() -> ModuleType:
-    file = Path(__file__).resolve().parents[2] / "tools" / "explore_why.py"
+    file = Path(__file__).resolve().parents[2] / "studies" / "explore-why" / "explore_why.py"
     spec = importlib.util.spec_from_file_location("explore_why", file)
     assert spec is not None
     assert spec.loader is not None

@@ -102,10 +102,9 @@ def test_wrong_fields_and_a_missing_extra_are_one_line(
     assert not (tmp_path / "x").exists()
 
 
-def test_a_run_in_mujoco_is_stopped_goes_on_and_leaves_an_agent_and_a_film(tmp_path: Path) -> None:
-    experiment = LocomotionMujoco(
-        methods=("ensemble-mean",), tasks=("walker2d",), steps=60, preset="smoke", num_models=2, horizon=10, seeds=1
-    )
+@pytest.mark.parametrize(("task", "method"), [("walker2d", "ensemble-mean"), ("halfcheetah", "pombu"), ("ant", "ensemble-var")])
+def test_a_run_in_mujoco_is_stopped_goes_on_and_leaves_an_agent_and_a_film(task: str, method: str, tmp_path: Path) -> None:
+    experiment = LocomotionMujoco(methods=(method,), tasks=(task,), steps=60, preset="smoke", num_models=2, horizon=10, seeds=1)
     stopped_and_continued(experiment, tmp_path, mujoco_draws())
     agent = Agent.load(tmp_path / "seed-0" / AGENT_FILE)
     assert agent.steps == 60

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,6 @@ from ubex.runs.runner import describe
 from ubex.runs.store import Store
 
 CELLS = (("closed-form", "10"), ("exact-ube", "11"), ("closed-form", "11"))
-TOOL = Path(__file__).resolve().parents[2] / "tools" / "keep_results.py"
 
 
 @pytest.fixture
@@ -57,12 +54,16 @@ def test_a_file_without_marks_is_refused_and_kept(run: Path, tmp_path: Path) -> 
     assert page.read_text() == "mine"
 
 
-def test_kept_tables_are_a_run_that_is_done(run: Path, tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    subprocess.run([sys.executable, TOOL, run, kept], check=True)
-    found = folder.read(kept)
-    assert (found.done, found.total) == (6, 6)
-    assert json.loads((kept / "spec.json").read_text())["command"][0] == "ubex"
+def test_runs_that_were_kept_by_experiment_are_named_with_it(run: Path, tmp_path: Path) -> None:
+    for name in ("deep-sea/first", "deep-sea/second", "flat"):
+        assert cli.run(["keep", str(run), str(tmp_path / "results" / name)]) == 0
+    places = folder.run_folders(tmp_path / "results")
+    assert [folder.read(place).place for place in places] == ["deep-sea/first", "deep-sea/second", "flat"]
+    text = markdown.tables([folder.read(place) for place in places])
+    assert [line.split("|")[1].strip() for line in text.splitlines()[-3:]] == ["deep-sea/first", "deep-sea/second", "flat"]
+    inside = tmp_path / "results" / "flat" / "deeper"
+    assert cli.run(["keep", str(run), str(inside)]) == 0
+    assert inside not in folder.run_folders(tmp_path / "results")  # what lies in a run is part of it
 
 
 def test_every_run_is_named_with_its_methods_seeds_machine_day_and_command(run: Path) -> None:

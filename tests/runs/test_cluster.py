@@ -12,9 +12,6 @@ import pytest
 from ubex import cli
 from ubex.runs import cluster
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
-
 EXPERIMENT = "Shrinkage(seeds=2, methods=('exact-ube', 'pombu'), sizes=(4,), episodes=60)"
 
 TWO_NODES = f"""
@@ -87,10 +84,3 @@ def test_missing_ray_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ValueError, match=r"pip install ubex\[ray\]"):
         cluster.connect(None, None)
-
-
-def test_killed_at_random_moments_gives_identical_results(tmp_path: Path) -> None:
-    """The small form; `python tools/kill_test.py --kills 20` is the whole."""
-    from kill_test import kill_test
-
-    assert kill_test(kills=2, seed=1, folder=tmp_path)

@@ -1,149 +1,164 @@
-"""Files that a cell leaves while it runs: the same in every mode, still there at the end, one line where it cannot be."""
+"""`ubex keep`: the small part of a run in its place, nothing of the machine in it, and no other run's results overwritten."""
 
 from __future__ import annotations
 
-import errno
-import io
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
-from engines import Keeping, KeepingInABatch, KeepingInProcesses
-from rich.console import Console
 
-from ubex.runs import jobs, runner, store
-from ubex.runs.checkpoint import CheckpointFolder
-from ubex.runs.records import Context
-from ubex.runs.store import StorageError
+from ubex import cli, load_curves, load_results
+from ubex.experiments.deep_sea import DeepSea
+from ubex.report import folder
+from ubex.runs import keep
+from ubex.runs.records import Curve, Outcome
+from ubex.runs.runner import describe
+from ubex.runs.store import Store
 from ubex.types import InputError
 
-ON_RAY = """
-import sys
-from pathlib import Path
-from engines import Keeping
-from rich.console import Console
-from ubex.runs import runner
-summary = runner.run(Keeping(sizes=(1,)), Path(sys.argv[1]), Console(), runner.Options(backend="ray", workers=1))
-sys.exit(summary.exit_code)
-"""
+METHODS = ("exact-ube", "pombu")
 
 
-def quiet() -> Console:
-    return Console(file=io.StringIO(), width=160)
+def write_run(place: Path, seeds: int = 2, created: str = "2026-01-01", sizes: Sequence[int] = (10, 11), **more: Any) -> Path:
+    """A run with made-up numbers, made or continued."""
+    experiment = DeepSea(methods=METHODS, sizes=tuple(sizes), seeds=seeds)
+    store = Store.open(place, {**describe(experiment, created), **more})
+    for number, cell in enumerate(experiment.cells()):
+        curves = {name: Curve("episode", [1, 2], [0.1 + number, 1 / 3]) for name in ("regret", "loss", "speed")}
+        outcomes = {
+            seed: Outcome({"total_regret": 100 / 3 + seed + 10 * number, "other": float(number)}, curves, {5: {"other": 7.0}})
+            for seed in range(seeds)
+        }
+        store.finish(cell, outcomes, 1.0)
+    store.write_tables()
+    store.close()
+    (place / "tables.json").write_text("[]")
+    return place
 
 
-def files(run: Path) -> dict[str, bytes]:
-    """Everything in the folder of kept files, by its place in there."""
-    root = run / "artifacts"
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write_run(Path("runs/some-run"))
 
 
-def context(folder: Path | None) -> Context:
-    return jobs.JobContext(CheckpointFolder(Path("nowhere")), lambda *_: None, folder)
+def texts(place: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in place.iterdir()}
 
 
-def expected(sizes: tuple[int, ...] = (1, 2, 3)) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
-    for size, cell in zip(sizes, Keeping(sizes=sizes).cells(), strict=True):
-        for seed in (0, 1):
-            found[f"{cell.id}/seed-{seed}/picture.png"] = f"size {size}, seed {seed}".encode()
-            found[f"{cell.id}/seed-{seed}/maps-1.npz"] = bytes(range(256))
-    return found
+def test_a_run_goes_to_the_folder_of_its_experiment(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["keep", str(run)]) == 0
+    kept = Path("results/deep-sea/some-run")
+    assert capsys.readouterr().out.strip() == str(kept)
+    assert sorted(texts(kept)) == ["curves.csv", "results.csv", "spec.json", "tables.json"]
+    for name in ("curves.csv", "results.csv", "tables.json"):
+        assert (kept / name).read_bytes() == (run / name).read_bytes()
+    found = folder.read(kept)
+    assert (found.done, found.total, found.place) == (8, 8, "deep-sea/some-run")
+    assert cli.run(["keep", str(run), "elsewhere/here"]) == 0
+    assert texts(Path("elsewhere/here")) == texts(kept)
 
 
-@pytest.mark.parametrize("kind", [Keeping, KeepingInABatch, KeepingInProcesses])
-def test_files_are_in_their_place_in_every_mode_and_survive_the_end(kind: type[Keeping], tmp_path: Path) -> None:
-    assert runner.run(kind(), tmp_path, quiet(), runner.Options(workers=2)).exit_code == 0
-    assert files(tmp_path) == expected()
-    assert not list(tmp_path.rglob("*.ckpt"))  # checkpoints go at the end, files stay
-    assert runner.run(kind(), tmp_path, quiet()).skipped == 6
-    assert files(tmp_path) == expected()
+def test_the_spec_has_the_command_as_one_would_type_it_and_nothing_of_the_machine(tmp_path: Path) -> None:
+    words = ["/home/me/bin/ubex", "run", "deep-sea", "--out", "/home/me/runs/a", "--sizes", "10", "--out=/home/me/b"]
+    words += ["--backend", "ray", "--address", "my-host:1234", "--address=my-host:1", "--no-report"]
+    clean = {"commit": "abc", "dirty": False}
+    for name, git in (("clean", clean), ("dirty", {"commit": "abc", "dirty": True}), ("unknown", None)):
+        run = write_run(tmp_path / name, command=words, git=git)
+        spec = json.loads((keep.keep(run, tmp_path / "kept" / name) / "spec.json").read_text())
+        assert spec["command"] == ["ubex", "run", "deep-sea", "--sizes", "10", "--backend", "ray", "--no-report"]
+        assert spec.get("git") == (clean if name == "clean" else None)
+        same = {
+            key: value for key, value in json.loads((run / "spec.json").read_text()).items() if key not in ("command", "git")
+        }
+        assert {key: value for key, value in spec.items() if key not in ("command", "git")} == same
 
 
-def test_on_ray(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", ON_RAY, str(tmp_path)]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}  # the workers have to find the experiment too
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert files(tmp_path) == expected((1,))
+def test_some_columns_of_the_curves(run: Path) -> None:
+    assert cli.run(["keep", str(run), "--columns", "loss", "regret"]) == 0
+    kept, whole = load_curves("results/deep-sea/some-run"), load_curves(run)
+    assert set(kept["metric"]) == {"loss", "regret"}
+    pd.testing.assert_frame_equal(kept, whole[whole["metric"] != "speed"].reset_index(drop=True))
+    lines = (run / "curves.csv").read_text().splitlines()
+    assert set(Path("results/deep-sea/some-run/curves.csv").read_text().splitlines()) < set(lines)  # not a digit is lost
 
 
-def test_files_of_a_cell_that_failed_stay_and_are_written_again(tmp_path: Path) -> None:
-    failing = Keeping(fail=True)
-    assert runner.run(failing, tmp_path, quiet()).failed == 6
-    assert files(tmp_path) == expected()
-    victim = next((tmp_path / "artifacts").rglob("picture.png"))
-    victim.write_bytes(b"of an earlier version")
-    assert runner.run(failing, tmp_path, quiet()).failed == 6
-    assert files(tmp_path) == expected()
+def test_the_wide_form_has_one_line_per_cell_and_seed_and_the_report_reads_it(run: Path) -> None:
+    assert cli.run(["keep", str(run)]) == 0
+    assert cli.run(["keep", str(run), "--wide"]) == 0
+    kept = Path("results/deep-sea/some-run")
+    assert sorted(texts(kept)) == ["spec.json", "wide.csv"]  # what the first call kept is gone
+    wide = pd.read_csv(kept / "wide.csv")
+    assert list(wide.columns) == ["method", "seed", "size", "episodes", "total_regret", "other"]
+    assert len(wide) == 2 * 8  # and one more each for the number after five episodes
+    assert wide["total_regret"].dropna().tolist()[0] == 33.33
+    found, whole = folder.read(kept), load_results(run)
+    assert (found.done, found.total, found.problems) == (8, 8, [])
+    keys = ["experiment", "environment", "method", "seed", "metric", *DeepSea(methods=METHODS).cells()[0].settings]
+    assert set(found.results.columns) == {*keys, "value"}
+    ours, theirs = (table.sort_values(keys).reset_index(drop=True) for table in (found.results, whole))
+    pd.testing.assert_frame_equal(ours[keys], theirs[keys], check_dtype=False)
+    np.testing.assert_allclose(ours["value"], theirs["value"], rtol=1e-3)
 
 
-BAD_NAMES = ["", ".", "..", ".hidden", "a/b", "../x.png", "a b", "ä.png", "a\n", "a" * 101, "a\\b", "%2e"]
+def test_a_wide_table_that_is_broken_is_said(run: Path) -> None:
+    kept = keep.keep(run, wide=True)
+    (kept / "wide.csv").write_text("")
+    found = folder.read(kept)
+    assert found.results.empty
+    assert "wide.csv cannot be read" in found.problems[0]
 
 
-@pytest.mark.parametrize("name", BAD_NAMES)
-def test_bad_names_are_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="letters, digits") as caught:
-        context(tmp_path / "a").keep(0, name, b"")
-    assert repr(name) in str(caught.value)
-    assert not list(tmp_path.iterdir())
-    with pytest.raises(InputError, match="seed must be at least 0"):
-        context(tmp_path / "a").keep(-1, "x.png", b"")
+def test_the_same_run_with_more_seeds_takes_the_place_of_what_was_kept(run: Path) -> None:
+    keep.keep(run)
+    write_run(run, seeds=3, created="2026-02-02")  # a continued run keeps the day on which it began
+    kept = keep.keep(run)
+    assert load_results(kept)["seed"].nunique() == 3
+    assert json.loads((kept / "spec.json").read_text())["seeds"] == 3
 
 
-@pytest.mark.parametrize("name", ["a.png", "maps-010.npz", "A_b-c.0.1.gif", "-", "a" * 100])
-def test_good_names(name: str, tmp_path: Path) -> None:
-    context(tmp_path).keep(3, name, b"data")
-    assert (tmp_path / "seed-3" / name).read_bytes() == b"data"
-    context(None).keep(3, name, b"data")  # without a folder it is dropped
+def test_what_cannot_be_kept_is_one_line_and_changes_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep.keep(run)
+    before = texts(Path("results/deep-sea/some-run"))
+    write_run(Path("a/some-run"), sizes=(10,))
+    write_run(Path("b/some-run"), created="2026-01-02")
+    for name in ("empty", "full", "broken", "early"):
+        Path(name).mkdir()
+    Path("full/mine.txt").write_text("mine")
+    Path("broken/spec.json").write_text('{"experiment": "deep-sea"}')
+    write_run(Path("early/run"))
+    for name in ("results.csv", "curves.csv"):
+        Path("early/run", name).unlink()
+    for words, said in {
+        ("nowhere",): "nowhere is not a run folder: it has no spec.json",
+        ("empty",): "empty is not a run folder: it has no spec.json",
+        ("broken",): "broken/spec.json is not a run's spec: KeyError 'settings'",
+        ("early/run",): "no results.csv at early/run/results.csv",
+        ("a/some-run",): "holds the results of another run (sizes [10, 11] there, [10] here): give another TARGET",
+        ("b/some-run",): "holds the results of another run (created 2026-01-01 there, 2026-01-02 here)",
+        (str(run), "full"): "full has files in it but no spec.json: give another TARGET",
+        (str(run), "full/mine.txt"): "full/mine.txt is a file, not a folder",
+        (str(run), str(run)): "is the run folder itself",
+        (str(run), "broken"): "broken/spec.json is not a run's spec",
+        (str(run), "x", "--columns", "los"): "unknown column 'los'; choose from: regret, loss, speed",
+        (str(run), "x", "--wide", "--columns", "loss"): "--columns chooses curves and --wide keeps none",
+    }.items():
+        assert cli.run(["keep", *words]) == 2, words
+        error = capsys.readouterr().err.strip()
+        assert said in error, error
+        assert len(error.splitlines()) == 1
+    assert texts(Path("results/deep-sea/some-run")) == before
+    assert not Path("x").exists()
+    assert texts(Path("full")) == {"mine.txt": "mine"}
 
 
-def test_a_bad_name_fails_the_cell_with_a_line(tmp_path: Path) -> None:
-    assert runner.run(Keeping(file="../../spec.json"), tmp_path, quiet()).failed == 6
-    error = json.loads(next(tmp_path.rglob("error.json")).read_text())["error"]
-    assert error.startswith("InputError: a file to keep needs a name")
-    assert not (tmp_path / "artifacts").exists()
-
-
-@pytest.mark.parametrize("after", [2, 3])
-def test_a_full_disk_stops_the_run_and_leaves_whole_files(after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, writes = os.fsync, [0]
-
-    def fsync(descriptor: int) -> None:
-        writes[0] += 1
-        if writes[0] > after:  # the spec and the checkpoint are written before
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        real(descriptor)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(store.os, "fsync", fsync)
-        with pytest.raises(StorageError, match="No space left on device; everything finished"):
-            runner.run(Keeping(), tmp_path, quiet())
-    assert set(files(tmp_path).values()) <= {b"first"}
-    assert not list(tmp_path.rglob("*.part"))
-    runner.run(Keeping(), tmp_path, quiet())
-    assert files(tmp_path) == expected()
-
-
-def test_the_file_that_did_not_fit_is_named_and_the_one_before_it_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    context(tmp_path).keep(0, "x.png", b"before")
-
-    def fsync(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(store.os, "fsync", fsync)
-    with pytest.raises(StorageError, match=r"cannot write .*seed-0/x\.png: No space left on device"):
-        context(tmp_path).keep(0, "x.png", b"after")
-    assert [path.name for path in (tmp_path / "seed-0").iterdir()] == ["x.png"]
-    assert (tmp_path / "seed-0" / "x.png").read_bytes() == b"before"
-
-
-def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StorageError, match="cannot make"):
-        context(tmp_path / "file").keep(0, "x.png", b"")
+def test_a_run_without_a_finished_seed_is_refused(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "run", describe(DeepSea(), "2026-01-01"))
+    store.write_tables()
+    store.close()
+    with pytest.raises(InputError, match=r"no seed of .*run has finished"):
+        keep.keep(tmp_path / "run", tmp_path / "kept")

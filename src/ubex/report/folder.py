@@ -12,11 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from ubex.runs import store
+from ubex.runs import keep, store
 from ubex.runs.records import Cell, FigureSpec, Table
 from ubex.types import InputError
-
-TABLES = "tables.json"
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,12 @@ class RunFolder:
         return str(self.spec.get("experiment", self.path.name))
 
     @property
+    def place(self) -> str:
+        """The name of its folder, after the experiment's where it is in a folder of that name."""
+        inside = self.path.resolve()
+        return f"{inside.parent.name}/{inside.name}" if inside.parent.name == self.name else inside.name
+
+    @property
     def seeds(self) -> int:
         """Seeds of every cell."""
         return int(self.spec.get("seeds", 0))
@@ -91,14 +95,16 @@ class RunFolder:
 
 
 def run_folders(folder: Path) -> list[Path]:
-    """The run folder itself, or the runs that are directly inside, oldest first."""
+    """The run folder itself, or the runs inside, as RUN or EXPERIMENT/RUN, oldest first."""
     if (folder / store.SPEC).is_file():
         return [folder]
     inside = [path.parent for path in folder.glob(f"*/{store.SPEC}")] if folder.is_dir() else []
+    deeper = (path.parent for path in folder.glob(f"*/*/{store.SPEC}")) if folder.is_dir() else ()
+    inside += [path for path in deeper if path.parent not in inside]
     if not inside:
         what = f"it has no {store.SPEC}, and no folder in it has one" if folder.is_dir() else "there is no such folder"
         raise InputError(f"no run at {folder}: {what}")
-    return sorted(inside, key=lambda path: (created(path), path.name))
+    return sorted(inside, key=lambda path: (created(path), path.parts))
 
 
 def created(path: Path) -> str:
@@ -124,7 +130,10 @@ def read(path: Path) -> RunFolder:
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path / store.SPEC} is not a run's spec: {type(error).__name__} {error}") from None
     finished = any(cell.done for cell in cells)
-    results = load(path, store.RESULTS, problems, expected=finished)
+    if (path / keep.WIDE).is_file():
+        results = wide(path, spec, problems)
+    else:
+        results = load(path, store.RESULTS, problems, expected=finished)
     if results is not None and not (path / "cells").exists():  # only the tables were kept
         cells = [from_results(results, entry, state) for entry, state in zip(spec["cells"], cells, strict=True)]
     return RunFolder(
@@ -189,6 +198,15 @@ def load(path: Path, name: str, problems: list[str], *, expected: bool) -> pd.Da
         return None
 
 
+def wide(path: Path, spec: Mapping[str, Any], problems: list[str]) -> pd.DataFrame | None:
+    """The results of a run of which the wide table was kept."""
+    try:
+        return keep.narrowed(pd.read_csv(path / keep.WIDE), spec)
+    except (OSError, ValueError, KeyError) as error:
+        problems.append(f"{path / keep.WIDE} cannot be read: {error}")
+        return None
+
+
 def history(path: Path) -> list[dict[str, Any]]:
     """The invocations that ended; a line cut short by a kill is left out."""
     try:
@@ -208,13 +226,13 @@ def history(path: Path) -> list[dict[str, Any]]:
 
 def tables(path: Path, problems: list[str]) -> list[Table]:
     """The experiment's own tables."""
-    if not (path / TABLES).is_file():
+    if not (path / store.TABLES).is_file():
         return []
     try:
-        entries = json.loads((path / TABLES).read_text(encoding="utf-8"))
+        entries = json.loads((path / store.TABLES).read_text(encoding="utf-8"))
         return [Table(t["title"], t["columns"], t["rows"], t.get("note", "")) for t in entries]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        problems.append(f"{path / TABLES} cannot be read: {error}")
+        problems.append(f"{path / store.TABLES} cannot be read: {error}")
         return []
 
 

@@ -46,7 +46,7 @@ class Page:
 
     def place(self, run: RunFolder, name: str) -> Path:
         """Where a figure with this name is written; no two get the same place."""
-        wanted = f"{slug(run.path.name)}-{slug(name)}" if self.prefixed else slug(name)
+        wanted = f"{slug(run.place)}-{slug(name)}" if self.prefixed else slug(name)
         free, count = wanted, 1
         while free in self.files:
             count += 1

@@ -75,7 +75,7 @@ def origins(runs: list[RunFolder]) -> grids.Grid:
     """Where numbers come from: folder, methods, seeds, machine, day and command of every run."""
     rows = [
         [
-            run.path.name,
+            run.place,
             ", ".join(dict.fromkeys(run.results["method"].astype(str))),
             ", ".join(dict.fromkeys(str(n) for n in run.results.groupby("method", sort=False)["seed"].nunique())),
             machine(run.spec.get("machine") or {}),

@@ -26,7 +26,7 @@ from ubex.runs import cluster, pool
 from ubex.runs.jobs import Failed, Job, Result, Runnable
 from ubex.runs.progress import Display
 from ubex.runs.records import Cell, Table
-from ubex.runs.store import FORMAT, Store, load_results, write_atomically
+from ubex.runs.store import FORMAT, TABLES, Store, load_results, write_atomically
 from ubex.runs.tracking import TRACKERS, Tracker
 
 TABLE_SECONDS = 1.0
@@ -231,7 +231,7 @@ BACKENDS: Mapping[str, Callable[[Sequence[Job], Recorder, Options], None]] = {"l
 def write_people_tables(experiment: Runnable, out: Path) -> Sequence[Table]:
     """The experiment's own tables, also kept for the report, which reads the disk alone."""
     tables = experiment.tables(load_results(out))
-    write_atomically(out / "tables.json", json.dumps([dataclasses.asdict(table) for table in tables]))
+    write_atomically(out / TABLES, json.dumps([dataclasses.asdict(table) for table in tables]))
     return tables
 
 

@@ -8,6 +8,7 @@
     DIR/cells/ID/checkpoints-SEEDS/        see checkpoint.py
     DIR/artifacts/ID/seed-K/               files that the cell left while it ran: maps, animations
     DIR/results.csv, DIR/curves.csv        tidy tables, made anew from the cells
+    DIR/tables.json                        the experiment's own tables
 
 Every file is written next to its place, forced to disk and renamed, so a reader never sees half of one.
 """
@@ -31,7 +32,7 @@ import pandas as pd
 from ubex.runs.records import Cell, Curve, Outcome
 from ubex.types import InputError
 
-RESULTS, CURVES, SPEC, HISTORY, LOCK = "results.csv", "curves.csv", "spec.json", "history.jsonl", ".lock"
+RESULTS, CURVES, TABLES, SPEC, HISTORY, LOCK = "results.csv", "curves.csv", "tables.json", "spec.json", "history.jsonl", ".lock"
 ARTIFACTS = "artifacts"
 ARTIFACT_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", re.ASCII)
 """No folders, nothing that an address or a shell could stumble over; a leading dot marks files that are being written."""

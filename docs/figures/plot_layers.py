@@ -1,6 +1,6 @@
-"""Draws docs/architecture.svg from the table of layers that tests/test_architecture.py holds the imports to.
+"""Draws docs/figures/architecture.svg from the table of layers that tests/test_architecture.py holds the imports to.
 
-Run it after a change of the table: python tools/plot_layers.py
+Run it after a change of the table: python docs/figures/plot_layers.py
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-TABLE = ROOT / "tests" / "test_architecture.py"
-TARGET = ROOT / "docs" / "architecture.svg"
+HERE = Path(__file__).resolve().parent
+TABLE = HERE.parents[1] / "tests" / "test_architecture.py"
+TARGET = HERE / "architecture.svg"
 WORDS = {
     "types": "MDP, moments, answers",
     "keys": "random keys by name",
@@ -86,4 +86,3 @@ def draw(table: list[list[str]]) -> str:
 
 if __name__ == "__main__":
     TARGET.write_text(draw(layers()), encoding="utf-8")
-    print(TARGET.relative_to(ROOT))

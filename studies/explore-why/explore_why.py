@@ -1,10 +1,10 @@
 """What makes an estimate good for exploring? Agents that differ from an estimator's in one thing: its noise, scale or shape.
 
-python tools/explore_why.py deep-sea results/explore-why-deep-sea.csv --size 10 --seeds 5 --gain 1
-python tools/explore_why.py seven-room results/explore-why-seven-room.csv --seeds 1 --variants closed-form pombu-closed
+python studies/explore-why/explore_why.py deep-sea studies/explore-why/deep-sea.csv --size 10 --seeds 5 --gain 1
+python studies/explore-why/explore_why.py seven-room studies/explore-why/seven-room.csv --seeds 1 --variants pombu-closed
 
-A line a run: regret, when the rewards were found, how the visits are spread over rooms, and what the agent believes at the end.
-A second file, `...-trace.csv`, has the state of every run along it. What is there already is not run again.
+One line per run: regret, when the rewards were found, how the visits are spread over rooms, and what the agent believes at
+the end. A second file, `...-trace.csv`, has the state of every run along it. What is there already is not run again.
 """
 
 from __future__ import annotations

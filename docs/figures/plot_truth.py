@@ -1,6 +1,6 @@
-"""Draws docs/truth.svg: the variance of values by brute force and by four estimates, without and with cycles.
+"""Draws docs/figures/truth.svg: the variance of values by brute force and by four estimates, without and with cycles.
 
-`python tools/plot_truth.py` computes results/truth.csv anew and draws it. The two posteriors are made as those of `ubex run
+`python docs/figures/plot_truth.py` computes truth.csv anew and draws it. The two posteriors are made as those of `ubex run
 calibration`, by NumPy's generator with seed 0; none was chosen for its picture.
 """
 
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 import ubex
 from ubex.experiments import calibration_cases
+from ubex.report import charts
 from ubex.tabular import truth
 
-ROOT = Path(__file__).resolve().parent.parent
-TABLE, PICTURE = ROOT / "results" / "truth.csv", ROOT / "docs" / "truth.svg"
+HERE = Path(__file__).resolve().parent
+TABLE, PICTURE = HERE / "truth.csv", HERE / "truth.svg"
 KINDS = {
     "acyclic-random": "no state is visited twice: the paper's assumptions hold",
     "cyclic-sparse": "states are visited again: they do not",
@@ -35,17 +36,23 @@ LEGEND = {
     "closed-form": ("closed-form", "no samples"),
     "exact-ube": ("exact-ube", "1,000 samples"),
     "pombu": ("pombu", "1,000 samples"),
-    "ensemble": ("ensemble-var", "5 samples: median, 10 to 90%"),
+    "ensemble-var": ("ensemble-var", "5 samples: median, 10 to 90%"),
 }
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1f2328 } .small { font-size: 11px; fill: #59636e } .title { font-size: 13px }
 .axis { stroke: #8c959f } .grid { stroke: #8c959f; opacity: .25 } .truth { stroke: #1f2328; stroke-width: 2.5; fill: none }
-.ensemble { stroke: #8c959f; stroke-width: 7; opacity: .4 } .median { stroke: #59636e; stroke-width: 1.5 }
-.closed-form { stroke: #0072b2; fill: none; stroke-width: 1.8 } .exact-ube { stroke: #c14b00; fill: none; stroke-width: 1.8 }
-.pombu { stroke: #00805f; fill: none; stroke-width: 1.8 }
-@media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .small { fill: #9198a1 } .truth { stroke: #e6edf3 }
-.median { stroke: #b1bac4 } .closed-form { stroke: #58b5f0 } .exact-ube { stroke: #ff8f4a } .pombu { stroke: #3fd1a4 } }
+.ensemble-var { stroke-width: 7; opacity: .35 } .median { stroke-width: 1.5; opacity: 1 }
+.closed-form, .exact-ube, .pombu { fill: none; stroke-width: 1.8 }
+@media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .small { fill: #9198a1 } .truth { stroke: #e6edf3 } }
 """
+
+
+def colours() -> str:
+    """The report's colours of the methods, on light and on dark ground."""
+    looks = charts.method_looks(name for name in LEGEND if name != "truth").items()
+    light = " ".join(f".{name} {{ stroke: {look.color} }}" for name, look in looks)
+    dark = " ".join(f".{name} {{ stroke: {look.dark} }}" for name, look in looks)
+    return f"{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}\n"
 
 
 def case_of(kind: str) -> calibration_cases.Case:
@@ -108,8 +115,8 @@ def panel(rows: pd.DataFrame, title: str, left: float, top: float, step: float) 
         drawn.append(f'<path class="{"grid" if tick else "axis"}" d="M{left:.0f} {y:.1f}h{COLUMN:.0f}"/>')
         drawn.append(f'<text class="small" text-anchor="end" x="{left - 6:.0f}" y="{y + 4:.1f}">{tick:g}</text>')
     for x, below, half, above in zip(xs, rows["ensemble_low"], rows["ensemble_median"], rows["ensemble_high"], strict=True):
-        drawn.append(f'<path class="ensemble" d="M{x:.1f} {place(below):.1f}V{place(above):.1f}"/>')
-        drawn.append(f'<path class="median" d="M{x - 4:.1f} {place(half):.1f}h8"/>')
+        drawn.append(f'<path class="ensemble-var" d="M{x:.1f} {place(below):.1f}V{place(above):.1f}"/>')
+        drawn.append(f'<path class="ensemble-var median" d="M{x - 4:.1f} {place(half):.1f}h8"/>')
     line = " ".join(f"{x:.1f},{place(y):.1f}" for x, y in zip(xs, rows["truth"], strict=True))
     drawn.append(f'<polyline class="truth" points="{line}"/>')
     drawn += [mark(name, x, place(y)) for name in reversed(SERIES) for x, y in zip(xs, rows[name], strict=True)]
@@ -123,8 +130,10 @@ def picture(table: pd.DataFrame) -> str:
     for name, (label, note) in LEGEND.items():
         if name == "truth":
             body.append(f'<path class="truth" d="M{x - 7:.0f} 38h14"/>')
-        elif name == "ensemble":
-            body.append(f'<path class="ensemble" d="M{x:.0f} 28v20"/><path class="median" d="M{x - 4:.0f} 38h8"/>')
+        elif name == "ensemble-var":
+            body.append(
+                f'<path class="ensemble-var" d="M{x:.0f} 28v20"/><path class="ensemble-var median" d="M{x - 4:.0f} 38h8"/>'
+            )
         else:
             body.append(mark(name, x, 38.0))
         body.append(f'<text x="{x + 12:.0f}" y="36">{label}</text><text class="small" x="{x + 12:.0f}" y="50">{note}</text>')
@@ -136,7 +145,7 @@ def picture(table: pd.DataFrame) -> str:
         body += panel(rows, title, LEFT + number * (COLUMN + GAP), float(step * np.ceil(largest / step)), float(step))
     says = "True variance of values and four estimates of it, for a posterior without cycles and one with cycles"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{says}">'
-    return "\n".join([head, f"<title>{says}</title>", f"<style>{STYLE}</style>", *body, "</svg>", ""])
+    return "\n".join([head, f"<title>{says}</title>", f"<style>{STYLE}{colours()}</style>", *body, "</svg>", ""])
 
 
 def main() -> None:

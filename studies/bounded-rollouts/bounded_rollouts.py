@@ -2,7 +2,7 @@
 
 Models and rollouts have the paper's sizes, the rest those of the laptop preset, so that a seed takes minutes on a core:
 
-python tools/bounded_rollouts.py FILE [--seeds 4] [--episodes 30] [--margins none 1]
+python studies/bounded-rollouts/bounded_rollouts.py FILE [--seeds 4] [--episodes 30] [--margins none 1]
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SIZES: dict[str, Any] = {
 
 
 def learn(margin: float | None, seed: int, episodes: int) -> list[dict[str, Any]]:
-    """A line an episode."""
+    """One line per episode."""
     config, env = DeepConfig(rollout_margin=margin, **SIZES), sparse_pendulum(0.0)
     keys = jnp.stack([jax.random.key(seed)])
     state, buffers = loop.begin(config, env, keys, episodes), loop.begin_buffers(config, env, 1)

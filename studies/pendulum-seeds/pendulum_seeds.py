@@ -1,6 +1,6 @@
 """Why seeds differ on the sparse pendulum: how far the first rollouts run away, and what the kept runs say of it.
 
-python tools/pendulum_seeds.py [--seeds 5]
+python studies/pendulum-seeds/pendulum_seeds.py [--seeds 5]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ubex.deep.buffer import unpack
 from ubex.deep.config import DeepConfig
 from ubex.envs.sparse_pendulum import sparse_pendulum
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 METHODS = ("exact-ube", "pombu", "ensemble-mean")
 """ensemble-var is left out: it solves nothing, whatever its first episodes were like."""
 EARLY = 2
@@ -27,7 +27,7 @@ SOLVED = 150.0
 
 
 def first_rollouts(seeds: int) -> pd.DataFrame:
-    """A line a seed: rollouts of the first models, with the paper's settings but a twentieth of the rollouts."""
+    """One line per seed: rollouts of the first models, with the paper's settings but a twentieth of the rollouts."""
     config, env, first = DeepConfig(rollouts_per_step=20), sparse_pendulum(0.0), jnp.asarray(0, jnp.int32)
     keys = jax.random.split(jax.random.key(0), seeds)
     begun = loop.begin(config, env, keys, 1)
@@ -54,8 +54,8 @@ def first_rollouts(seeds: int) -> pd.DataFrame:
 
 
 def kept_runs() -> pd.DataFrame:
-    """A line a kept run of the paper's size: the critics' spread early on, and what became of it."""
-    curves = pd.concat([pd.read_csv(path) for path in sorted((ROOT / "results").glob("pendulum-*/curves.csv"))])
+    """One line per kept run of the paper's size: the critics' spread early on, and what became of it."""
+    curves = pd.concat([pd.read_csv(path) for path in sorted((ROOT / "results").glob("pendulum/*-alone/curves.csv"))])
     curves = curves[(curves["preset"] == "paper") & curves["method"].isin(METHODS)]
     lines = []
     for (method, noise, seed), run in curves.groupby(["method", "noise", "seed"]):
