@@ -57,7 +57,8 @@ lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 docs: setup
-	@$(BIN)/python tools/docs_site.py
+	@$(BIN)/sphinx-build --fail-on-warning --keep-going --fresh-env --quiet -c docs -d build/doctrees . build/site
+	@echo "docs: build/site/index.html"
 
 bench: setup
 	@$(BIN)/ubex bench tabular
