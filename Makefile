@@ -51,14 +51,14 @@ test-pybullet: setup
 	@$(BIN)/python -m pytest $(PYTEST_ARGS) tests/bullet "tests/test_cli.py::test_every_experiment_has_a_smoke_form[locomotion]"
 
 coverage: setup browser
-	@$(BIN)/python tools/line_coverage.py --clear
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -p line_coverage $(PYTEST_ARGS); status=$$?; $(BIN)/python tools/line_coverage.py; exit $$status
+	@$(PYTEST) --cov
 
 lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 docs: setup
-	@$(BIN)/python tools/docs_site.py
+	@$(BIN)/sphinx-build --fail-on-warning --keep-going --fresh-env --quiet -c docs -d build/doctrees . build/site
+	@echo "docs: build/site/index.html"
 
 bench: setup
 	@$(BIN)/ubex bench tabular

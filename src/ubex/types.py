@@ -49,9 +49,9 @@ class MDP(NamedTuple):
     """
 
     p: ArrayLike
-    """Transition probabilities, shape (*n, S, A, S)."""
+    """Transition probabilities, shape `(*n, S, A, S)`."""
     r: ArrayLike
-    """Rewards, shape (*n, S, A); with samples in `p`, shape (S, A) means that the rewards are known."""
+    """Rewards, shape `(*n, S, A)`; with samples in `p`, shape (S, A) means that the rewards are known."""
 
 
 class Transitions(NamedTuple):

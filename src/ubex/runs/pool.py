@@ -22,6 +22,8 @@ from ubex.runs.jobs import ATTEMPTS, Failed, Job, Listener, execute, worker_envi
 from ubex.runs.store import StorageError
 
 PR_SET_PDEATHSIG = 1
+LEAVE_SECONDS = 5.0
+"""How long an idle worker may take to leave before it is killed."""
 
 
 def run_inline(jobs: Sequence[Job], listener: Listener) -> None:
@@ -58,6 +60,8 @@ def run_pool(jobs: Sequence[Job], listener: Listener, workers: int) -> None:
                     worker.give(queue, attempts, listener)
     finally:
         for worker in crew:
+            worker.connection.close()  # so that all who are idle leave at the same time
+        for worker in crew:
             worker.stop()
 
 
@@ -85,10 +89,12 @@ class Worker:
             self.connection.send(self.job)
 
     def stop(self) -> None:
-        """Ends the process at once; what a job had is in its checkpoints."""
+        """Ends the process: an idle one leaves as its stream ends, a busy one is killed; what a job had is in checkpoints."""
+        self.connection.close()
+        if self.job is None:
+            self.process.join(LEAVE_SECONDS)
         self.process.kill()
         self.process.join()
-        self.connection.close()
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ def visits_no_state_twice(p: Float[np.ndarray, "N S A S"]) -> bool:
 
 
 def transition_value_covariance(p: Float[Array, "N S A T"], v: Float[Array, "N T"]) -> Float[Array, "S A T"]:
-    """Cov[p(s'|s,a), V(s')] over members (Lemma independence_from_assumptions: 0 under the assumptions).
+    """`Cov[p(s'|s,a), V(s')]` over members (Lemma independence_from_assumptions: 0 under the assumptions).
 
     Example:
         >>> p = jnp.array([[[[0.25, 0.75]]], [[[0.75, 0.25]]]])
