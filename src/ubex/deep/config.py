@@ -17,12 +17,12 @@ UBE_METHODS = ("exact-ube", "exact-ube-2", "pombu")
 TWIN_METHODS = ("mbpo", "sac")
 """Methods with two critics, of which the smaller counts."""
 ROLLOUT_ENDS = ("together", "alone", "trusted")
-"""As soon as one rollout of a buffer ends, all do, and that step is stored as terminal for all of them; each where its model says
-that the episode ends; or also, truncated and not stored, where a prediction leaves the data's neighbourhood."""
+"""As soon as one rollout of a buffer ends, all do, and that step is stored as terminal for all of them; each where its model
+says that the episode ends; or also, truncated and not stored, where a prediction leaves the data's neighbourhood."""
 PRECISIONS = ("float32", "halves", "tf32")
-"""How matrices are multiplied: in float32; what is not differentiated, which is most of the work, by 16-bit products (of
-numbers in two halves where uncertainties are made of them, rounded in rollouts), and the rest in float32; or everything in TF32
-where a GPU has it, too coarse for small uncertainties."""
+"""How matrices are multiplied on a GPU. float32: everything in float32. halves: uncertainties, which are small differences, by
+16-bit products of numbers in two halves where they compare states, rounded ones where they compare actions; rollouts by rounded
+ones; what is differentiated in TF32. tf32: everything in TF32, too coarse for small uncertainties."""
 
 
 DEEP_AGENTS: Mapping[str, AgentEntry] = MappingProxyType(
