@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # before JAX looks
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")  # before JAX looks; 0 gives NaN on some x86-64
 
 from jaxtyping import install_import_hook
 

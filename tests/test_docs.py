@@ -14,6 +14,7 @@ import pandas as pd
 import plot_cost
 import plot_locomotion
 import plot_pendulum
+import plot_rollouts
 import plot_truth
 import pytest
 from drawing import as_svg
@@ -180,7 +181,7 @@ def test_messages_of_the_troubleshooting_page_are_in_the_source() -> None:
             assert fragment.strip() in whole, f"{message}: {fragment!r}"
 
 
-@pytest.mark.parametrize("module", [plot_cost, plot_locomotion, plot_pendulum])
+@pytest.mark.parametrize("module", [plot_cost, plot_locomotion, plot_pendulum, plot_rollouts])
 def test_pictures_are_drawn_from_the_numbers_that_are_kept(module: ModuleType) -> None:
     assert module.PICTURE.read_text() == as_svg(module.draw), f"run: python docs/figures/{module.__name__}.py"
 

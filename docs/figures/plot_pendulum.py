@@ -43,7 +43,8 @@ def draw() -> Figure:
                 row, points = theirs.loc[metric], style | {"linestyle": "none"}
                 axes.errorbar(place + shift - 2, row["mean"], row["standard_error"], capsize=2, **points)
         axes.set(title=f"noise {noise:g}", xlabel="episode")
-        axes.legend(frameon=False, loc="upper left", fontsize="small", handlelength=3.0)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(frameon=False, loc="upper left", fontsize="small", handlelength=3.0)
     panels[0].set_ylabel(f"evaluation return, mean of {SMOOTH} episodes")
     return figure
 

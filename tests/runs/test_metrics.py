@@ -132,6 +132,18 @@ def test_bootstrap_interval_of_two_values() -> None:
     assert metrics.bootstrap_interval([0.0, NAN, 1.0], lambda row: float(np.max(row)), confidence=0.4) == (1.0, 1.0)
 
 
+def test_a_share_of_seeds_has_its_exact_interval() -> None:
+    """Of no success in ten the upper limit is 1 - 0.025^(1/10), by hand; one that is bootstrapped would be 0."""
+    assert metrics.share_interval([0.0] * 10 + [NAN]) == pytest.approx((0.0, 1.0 - 0.025**0.1))
+    rows = pd.DataFrame({"method": "sac", "metric": "solved_share", "seed": range(10), "value": [1.0] * 9 + [0.0]})
+    found = metrics.summarize(rows).iloc[0]
+    assert found["iqm"] == 0.9
+    assert (found["low"], found["high"]) == pytest.approx((0.5550, 0.9975), abs=1e-4)
+    compared = metrics.compare(rows.assign(environment="sparse-pendulum", noise=0.0, num_models=5, gain=1.0, episodes=75))
+    assert (compared["ours_low"].iloc[0], compared["ours_high"].iloc[0]) == pytest.approx((0.5550, 0.9975), abs=1e-4)
+    assert np.isnan(metrics.share_interval([NAN])).all()
+
+
 def test_bootstrap_interval_of_the_iqm_ignores_an_outlier() -> None:
     values = [*np.linspace(0.0, 1.0, 19), 1e6]
     low, high = metrics.bootstrap_interval(values)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,16 +14,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from ubex import checks
-from ubex.deep import loop
+from ubex.deep import agents, dynamics, loop, uncertainty
 from ubex.deep.agents import precision
-from ubex.deep.buffer import ModelBuffer
+from ubex.deep.buffer import ModelBuffer, unpack, width
 from ubex.deep.config import DEEP_AGENTS, LAPTOP, PRECISIONS, DeepConfig
-from ubex.deep.networks import sizes
+from ubex.deep.networks import MLP
+from ubex.deep.networks import sizes as layer_sizes
 from ubex.envs.sparse_pendulum import sparse_pendulum
 
 PAPER_METHODS = ("exact-ube", "pombu", "ensemble-var", "ensemble-mean", "sac")
 SEGMENTS = 75
 """Segments of a whole pendulum run, for the amount of data that the model is trained on."""
+OFFSET, AGREEMENT = 100.0, 1e-2
+"""Values of the critics, and the share of their difference that models keep, where errors are measured."""
+HALF_LOG = 0.5 * math.log(2.0 * math.pi * math.e)
+"""Entropy of a normal distribution of standard deviation 1."""
 MATRIX = 4096
 """Size of the square matrices that measure what the device can do."""
 
@@ -105,6 +112,7 @@ def measure(settings: Deep, method: str, seeds: int, steps: int) -> dict[str, An
         "operations_per_seed_round": operations,
         "operations_per_second": rate,
         "rounds_per_second_if_only_arithmetic": rate / operations,
+        **(errors(base) if base.has_unet else {}),
         **model,
         **{f"share_{name}": value / sum(whole.values()) for name, value in whole.items()},
     }
@@ -149,9 +157,42 @@ def timed(function: Callable[[], None], repeats: int = 3) -> tuple[float, float]
     return spent[0], float(np.median(spent[1:]))
 
 
+def errors(config: DeepConfig) -> dict[str, float]:
+    """Relative error of w, gap and u against float64, in the norm of a batch.
+
+    The critics are near 100, and the models nearly agree. Actions vary as much as the target entropy makes them.
+    """
+    config = replace(config, u_min=-np.inf)
+    env, key = sparse_pendulum(0.0), jax.random.key(0)
+    sizes = (env.observation_size, env.action_size)
+    agent, model = agents.init(config, key, *sizes), dynamics.init(config, key, *sizes)
+    lifted = (*agent.critics.biases[:-1], agent.critics.biases[-1] + OFFSET)
+    narrow = (*agent.actor.biases[:-1], agent.actor.biases[-1].at[env.action_size :].add(-1.0 - HALF_LOG))
+    close = jax.tree.map(lambda x: x[:1] + AGREEMENT * (x - x[:1]), model.networks)
+    rows = jax.random.normal(key, (config.batch_size, width(*sizes)), jnp.float32)
+    batch = unpack(rows.at[:, -1].set(0.0), env.observation_size)
+    shapes = uncertainty.noise_shapes(config, *sizes)
+    noise = uncertainty.Noise(*(jax.random.normal(jax.random.fold_in(key, i), s, jnp.float32) for i, s in enumerate(shapes)))
+    critics = MLP(agent.critics.weights, lifted, agent.critics.activation)
+    actor = MLP(agent.actor.weights, narrow, agent.actor.activation)
+    given = (noise, model._replace(networks=close, optimiser=None), critics, actor, batch)
+
+    def local(used: DeepConfig, kind: Any) -> list[np.ndarray]:
+        cast = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), kind), given)
+        with jax.numpy_dtype_promotion("standard"), precision(used):
+            found = jax.jit(functools.partial(uncertainty.local, used), static_argnums=5)(*cast, env.terminates)
+        return [np.asarray(x, np.float64) for x in (found.w, found.gap, found.u)]
+
+    ours = local(config, jnp.float32)
+    with jax.enable_x64(True):
+        truth = local(replace(config, precision="float32"), jnp.float64)
+    found = zip(("w", "gap", "u"), ours, truth, strict=True)
+    return {f"error_{name}": float(np.linalg.norm(a - b) / np.linalg.norm(b)) for name, a, b in found if np.any(b)}
+
+
 def layers(inputs: int, hidden: Sequence[int], outputs: int) -> int:
     """Operations of one network on one input, forward."""
-    return sum(2 * a * b for a, b in sizes(inputs, hidden, outputs))
+    return sum(2 * a * b for a, b in layer_sizes(inputs, hidden, outputs))
 
 
 def round_operations(config: DeepConfig, observation_size: int, action_size: int) -> int:

@@ -94,7 +94,7 @@ def comparison(results: pd.DataFrame) -> Grid | None:
     columns = [*varied, "ours", "95% interval", "published", "difference", "verdict"]
     methods = [charts.label(value) for value in table["method"]]
     note = (
-        "Mean \u00b1 standard error (seeds), and the bootstrap interval of our mean. "
+        "Mean \u00b1 standard error (seeds), and the bootstrap interval of our mean, or the exact one of a share. "
         "The difference is in combined standard errors; "
         f"a match is within {metrics.MATCH:g} of them. {fixed}"
     ).strip()

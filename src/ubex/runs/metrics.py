@@ -27,6 +27,8 @@ CONDITIONS = ("num_models", "gain", "size", "noise", "episodes", "steps")
 KEYS = ("environment", "method", *CONDITIONS, "metric")
 PAPER = "paper"
 """The preset of the published runs, for experiments that have presets."""
+SHARE = "solved_share"
+"""A metric that is 0 or 1 for each seed, and a share of them in the mean."""
 STATISTICS = ("mean", "standard_error", "iqm", "low", "high", "seeds")
 COMPARISON = (
     "ours_mean",
@@ -167,10 +169,26 @@ def bootstrap_interval(
     return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
 
+def share_interval(values: Values, confidence: float = 0.95) -> tuple[float, float]:
+    """The exact binomial interval (Clopper and Pearson, 1934) of a share of seeds; values are 0 or 1, and NaNs are left out.
+
+    Example:
+        >>> low, high = share_interval([1.0] * 6 + [0.0] * 4)
+        >>> round(low, 3), round(high, 3)
+        (0.262, 0.878)
+    """
+    row = _present(values)
+    if row.size == 0:
+        return math.nan, math.nan
+    found = stats.binomtest(int(np.sum(row == 1.0)), row.size).proportion_ci(confidence, "exact")
+    return float(found.low), float(found.high)
+
+
 def summarize(results: pd.DataFrame) -> pd.DataFrame:
     """Statistics over seeds, one row for each group of rows that differ in `seed` and `value` only, in order of appearance.
 
-    Adds mean, standard_error, iqm, low and high (the bootstrap interval of the iqm), and seeds (values that are not NaN).
+    Adds mean, standard_error, iqm, low and high (the bootstrap interval of the iqm), and seeds (values that are not NaN). Of a
+    share of seeds the mean takes the place of the iqm, and its exact interval that of the bootstrap.
 
     Example:
         >>> rows = pd.DataFrame({"method": "psrl", "metric": "total_regret", "seed": [0, 1], "value": [1.0, 3.0]})
@@ -181,6 +199,8 @@ def summarize(results: pd.DataFrame) -> pd.DataFrame:
     for group, values in _groups(results):
         estimate = _estimate(values)
         spread = (interquartile_mean(values), *bootstrap_interval(values))
+        if group.get("metric") == SHARE:
+            spread = (estimate.mean, *share_interval(values))
         numbers = (estimate.mean, estimate.standard_error, *spread, estimate.seeds)
         rows.append(group | dict(zip(STATISTICS, numbers, strict=True)))
     return pd.DataFrame(rows, columns=[*_settings(results), *STATISTICS])
@@ -197,7 +217,7 @@ def published() -> pd.DataFrame:
     """
     with resources.files("ubex.runs").joinpath("published.csv").open(encoding="utf-8") as file:
         table = pd.read_csv(file)
-    shares = table["metric"] == "solved_share"
+    shares = table["metric"] == SHARE
     mean, seeds = table.loc[shares, "mean"], table.loc[shares, "seeds"]
     table.loc[shares, "standard_error"] = np.sqrt(mean * (1.0 - mean) / (seeds - 1.0))
     return table
@@ -212,7 +232,7 @@ def compare(results: pd.DataFrame) -> pd.DataFrame:
     Verdicts: `match` (within 3 combined standard errors, an unknown one counting as 0), `within 5%` (of the published mean,
     otherwise), `differs`, `no published value`, and `too few seeds` (ours has no value).
 
-    ours_low and ours_high are the 95% bootstrap interval of our mean.
+    ours_low and ours_high are the 95% bootstrap interval of our mean, and of a share of seeds the exact one.
     difference_in_standard_errors = (ours - published) / sqrt(error_ours^2 + error_published^2), infinite over 0.
     Other settings of ours that vary between the rows get a column after the keys: otherwise rows could not be told apart.
 
@@ -226,7 +246,9 @@ def compare(results: pd.DataFrame) -> pd.DataFrame:
     for group, values in _groups(results):
         fits = _fitting(table, group)
         estimate = _estimate(values)
-        interval = bootstrap_interval(values, np.mean) if fits.any() else (math.nan, math.nan)
+        interval = (math.nan, math.nan)
+        if fits.any():
+            interval = share_interval(values) if group.get("metric") == SHARE else bootstrap_interval(values, np.mean)
         for other in table[fits].to_dict("records"):
             theirs = _Estimate(other["mean"], other["standard_error"], other["seeds"])
             keys = {key: other[key] if pd.isna(group.get(key, math.nan)) else group[key] for key in KEYS}
