@@ -26,7 +26,7 @@ SIZES = {"pybullet-halfcheetah": (20, 6, 26), "pybullet-walker2d": (20, 6, 22), 
 def test_observations_have_everything_but_the_feet_contacts(name: str, sizes: tuple[int, int, int]) -> None:
     env = LOCOMOTION[name].make()
     world = adapter.world(env)
-    assert (world.observation_size, world.action_size) == sizes[:2]
+    assert (world.task.observation_size, world.task.action_size) == sizes[:2]
     world.reset(0, 1)
     contacts = 0
     for step in range(60):

@@ -9,13 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from deep.tiny import config, never
+from deep.tiny import config
 from ubex.deep import actor, agents, critics, dynamics, uncertainty
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DEEP_AGENTS, DeepConfig
 from ubex.deep.networks import MLP, polyak
+from ubex.envs.task import Task
 
 KEY = jax.random.key(0)
+TASK = Task(2, 1)
 FREE = (jnp.asarray(-jnp.inf), jnp.asarray(jnp.inf))
 
 
@@ -28,14 +30,14 @@ def batch(*leading: int) -> Batch:
 @functools.cache
 def rounds(settings: DeepConfig) -> tuple[agents.Agent, agents.Agent, list[agents.Info]]:
     """An agent before and after a few rounds on the same batch."""
-    first = agents.init(settings, KEY, 2, 1)
-    model = dynamics.init(settings, KEY, 2, 1) if settings.model_based else None
+    first = agents.init(settings, KEY, TASK)
+    model = dynamics.init(settings, KEY, TASK) if settings.model_based else None
     shared, own = batch(settings.batch_size), batch(settings.num_models, settings.batch_size)
 
     @jax.jit
     def step(agent: agents.Agent, key: Any) -> tuple[agents.Agent, agents.Info]:
-        noise = agents.draw_noise(settings, key, 2, 1)
-        return agents.gradient_round(settings, noise, agent, model, shared, own, never)
+        noise = agents.draw_noise(settings, TASK, key)
+        return agents.gradient_round(settings, TASK, noise, agent, model, shared, own)
 
     agent, seen = first, []
     TRAILS[settings] = []
@@ -114,7 +116,7 @@ def test_identical_critics_have_a_slope() -> None:
 
 def test_critic_targets_are_soft_and_each_their_own() -> None:
     settings = config(method="ensemble-mean", critic_hidden=(), discount=0.5)
-    agent = agents.init(settings, KEY, 2, 1)._replace(critics_target=constant_critics([10.0, 20.0]))
+    agent = agents.init(settings, KEY, TASK)._replace(critics_target=constant_critics([10.0, 20.0]))
     own, noise = batch(2, 8), jax.random.normal(KEY, (2, 8, 1))
     _, _, goal = agents.critic_targets(settings, noise, agent, batch(8), own, jnp.asarray(0.2), FREE)
     log_prob = actor.sample(agent.actor, own.next_observation, noise, settings.density_floor).log_prob
@@ -124,7 +126,7 @@ def test_critic_targets_are_soft_and_each_their_own() -> None:
 
 def test_twins_share_the_smaller_target() -> None:
     settings = config(method="mbpo", critic_hidden=(), discount=0.5)
-    agent = agents.init(settings, KEY, 2, 1)._replace(critics_target=constant_critics([10.0, 20.0]))
+    agent = agents.init(settings, KEY, TASK)._replace(critics_target=constant_critics([10.0, 20.0]))
     shared, noise = batch(8), jax.random.normal(KEY, (1, 8, 1))
     _, _, goal = agents.critic_targets(settings, noise, agent, shared, shared, jnp.asarray(0.0), FREE)
     np.testing.assert_allclose(goal, jnp.stack([shared.reward + 5.0] * 2), atol=1e-5)
@@ -137,7 +139,7 @@ def bounded(method: str) -> Any:
 def test_values_are_bounded_by_what_rewards_can_add_up_to() -> None:
     """Two steps' worth of rewards from -0.2 to 1, and what an entropy term of temperature 0.1 adds, by hand."""
     settings = bounded("exact-ube")
-    model = dynamics.init(settings, KEY, 2, 3)
+    model = dynamics.init(settings, KEY, Task(2, 3))
     model = model._replace(support=model.support._replace(rewards=jnp.asarray([-0.2, 1.0])))
     low, high = agents.value_bounds(settings, model, jnp.asarray(0.1), 3)
     np.testing.assert_allclose((low, high), (2.0 * (-0.2 - 0.3), 2.0 * (1.0 + 0.3 * np.log(2.0))), rtol=1e-6)
@@ -154,7 +156,7 @@ def test_values_are_bounded_by_what_rewards_can_add_up_to() -> None:
 @pytest.mark.parametrize("method", ["exact-ube", "mbpo"])
 def test_bootstrapped_values_stay_within_their_bounds(method: str) -> None:
     settings = bounded(method)
-    agent = agents.init(settings, KEY, 2, 1)._replace(critics_target=constant_critics([100.0, 200.0]))
+    agent = agents.init(settings, KEY, TASK)._replace(critics_target=constant_critics([100.0, 200.0]))
     shared, own = batch(8), batch(8) if settings.twin else batch(2, 8)
     noise = jnp.zeros((1 if settings.twin else 2, 8, 1))
     _, _, goal = agents.critic_targets(
@@ -164,7 +166,7 @@ def test_bootstrapped_values_stay_within_their_bounds(method: str) -> None:
 
 
 def test_noise_has_the_shapes_that_a_round_needs() -> None:
-    noise = agents.draw_noise(config(sampled_states=True, w_actions=2), KEY, 2, 1)
+    noise = agents.draw_noise(config(sampled_states=True, w_actions=2), TASK, KEY)
     assert noise.local.actions.shape == (1, 8, 3, 1)
     assert noise.local.states.shape == (2, 8, 3, 2)
     assert (noise.unet.shape, noise.critics.shape, noise.actor.shape) == ((8, 1), (2, 8, 1), (8, 1))
@@ -181,10 +183,10 @@ def test_the_precisions_tell_nearly_equal_models_apart(precision: str) -> None:
         "model_hidden": (64,),
     }
     settings = config(num_models=5, u_min=-np.inf, precision=precision, **sizes)
-    agent, model, seen = agents.init(settings, KEY, 2, 1), dynamics.init(settings, KEY, 2, 1), batch(64)
+    agent, model, seen = agents.init(settings, KEY, TASK), dynamics.init(settings, KEY, TASK), batch(64)
     networks = MLP(agent.critics.weights, (*agent.critics.biases[:-1], agent.critics.biases[-1] + 100.0), jnp.tanh)
     close = jax.tree.map(lambda x: x[:1] + 1e-2 * (x - x[:1]), model.networks)
-    shapes = uncertainty.noise_shapes(settings, 2, 1)
+    shapes = uncertainty.noise_shapes(settings, TASK)
     noise = uncertainty.Noise(*(jax.random.normal(jax.random.fold_in(KEY, i), shape) for i, shape in enumerate(shapes)))
     given = (noise, model._replace(networks=close, optimiser=None), networks, agent.actor, seen)
 
@@ -192,7 +194,7 @@ def test_the_precisions_tell_nearly_equal_models_apart(precision: str) -> None:
         cast = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), kind), given)
         with jax.numpy_dtype_promotion("standard"), agents.precision(settings):
             used = settings if kind == jnp.float32 else dataclasses.replace(settings, precision="float32")
-            return jax.jit(lambda *parts: uncertainty.local(used, *parts, never))(*cast)
+            return jax.jit(lambda *parts: uncertainty.local(used, TASK, *parts))(*cast)
 
     single = found(jnp.float32)
     with jax.enable_x64(True):

@@ -7,6 +7,7 @@ import numpy as np
 from deep.tiny import config
 from ubex.deep import critics
 from ubex.deep.buffer import Batch
+from ubex.envs.task import Task
 
 
 def test_the_target_ends_with_the_episode() -> None:
@@ -15,7 +16,7 @@ def test_the_target_ends_with_the_episode() -> None:
 
 
 def test_every_critic_is_fitted_to_its_own_targets_alone() -> None:
-    networks = critics.init(config(num_models=3), jax.random.key(0), 2, 1)
+    networks = critics.init(config(num_models=3), jax.random.key(0), Task(2, 1))
     observation, action = jax.random.normal(jax.random.key(1), (3, 5, 2)), jax.random.normal(jax.random.key(2), (3, 5, 1))
     target = critics.own_values(networks, observation, action)
     moved = target + jnp.asarray([[0.0], [2.0], [0.0]]) * jnp.ones((1, 5))
@@ -27,7 +28,7 @@ def test_every_critic_is_fitted_to_its_own_targets_alone() -> None:
 
 
 def test_own_values_are_the_diagonal_of_all_values() -> None:
-    networks = critics.init(config(num_models=3), jax.random.key(0), 2, 1)
+    networks = critics.init(config(num_models=3), jax.random.key(0), Task(2, 1))
     observation, action = jax.random.normal(jax.random.key(1), (3, 5, 2)), jax.random.normal(jax.random.key(2), (3, 5, 1))
     own = critics.own_values(networks, observation, action)
     for i in range(3):

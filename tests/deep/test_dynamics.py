@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from deep.tiny import config
+from deep.tiny import LINE, config
 from ubex.deep import dynamics
 from ubex.deep.buffer import Batch, pack
 from ubex.deep.networks import MLP
@@ -41,10 +41,10 @@ def test_log_variances_stay_between_their_bounds() -> None:
 
 def test_inputs_are_normalised_by_the_data_that_count() -> None:
     data = linear_data(50, 70)
-    found = dynamics.normalise(data, jnp.asarray(50), 1)
+    found = dynamics.normalise(data, jnp.asarray(50), LINE)
     np.testing.assert_allclose(found.mean, np.asarray(data)[:50, :2].mean(axis=0), atol=1e-5)
     np.testing.assert_allclose(found.std, np.asarray(data)[:50, :2].std(axis=0), rtol=1e-4)
-    constant = dynamics.normalise(jnp.ones((5, 5)), jnp.asarray(5), 1)
+    constant = dynamics.normalise(jnp.ones((5, 5)), jnp.asarray(5), LINE)
     np.testing.assert_array_equal(constant.std, 1.0)
 
 
@@ -57,8 +57,8 @@ def test_shuffling_keeps_to_the_rows_that_count() -> None:
 
 def test_training_finds_a_linear_system_and_stops() -> None:
     settings = config(model_hidden=(), model_rate=0.05, weight_decay=0.0, max_epochs=60, patience=5)
-    model = dynamics.init(settings, KEY, 1, 1)
-    trained, fitted = jax.jit(lambda model, data: dynamics.train(settings, KEY, model, data, jnp.asarray(190), 1))(
+    model = dynamics.init(settings, KEY, LINE)
+    trained, fitted = jax.jit(lambda model, data: dynamics.train(settings, KEY, model, data, jnp.asarray(190), LINE))(
         model, linear_data(190, 250)
     )
     assert 5 <= int(fitted.epochs) <= 60
@@ -74,9 +74,9 @@ def test_the_weights_of_the_best_epoch_are_kept() -> None:
     settings = config(model_hidden=(), model_rate=1.0, max_epochs=50, patience=3)
     good = config(model_hidden=(), model_rate=0.05, weight_decay=0.0, max_epochs=60, patience=5)
     data, count = linear_data(190, 200), jnp.asarray(190)
-    model, before = dynamics.train(good, KEY, dynamics.init(good, KEY, 1, 1), data, count, 1)
+    model, before = dynamics.train(good, KEY, dynamics.init(good, KEY, LINE), data, count, LINE)
     model = model._replace(optimiser=dynamics.optimiser(settings).init(model.networks))
-    _, after = dynamics.train(settings, KEY, model, data, count, 1)
+    _, after = dynamics.train(settings, KEY, model, data, count, LINE)
     assert int(after.epochs) == 3
     assert float(jnp.max(before.error)) < float(jnp.max(after.error))
 
@@ -87,11 +87,11 @@ def test_seeds_are_trained_together_as_they_are_alone(few: int) -> None:
     settings = config(model_hidden=(), model_rate=0.02, weight_decay=0.0, max_epochs=12, patience=2, model_batch=32)
     count, keys = jnp.asarray(170), jax.random.split(KEY, 3)
     data = jnp.stack([linear_data(170, 250), linear_data(170, 250) * 0.1, jnp.roll(linear_data(170, 250), 1, axis=0)])
-    one = dynamics.init(settings, KEY, 1, 1)
+    one = dynamics.init(settings, KEY, LINE)
     models = jax.tree.map(lambda x: jnp.stack([x] * 3), one)
-    run = jax.jit(lambda *parts: dynamics.train_together(settings, *parts, 1, few))
+    run = jax.jit(lambda *parts: dynamics.train_together(settings, *parts, LINE, few))
     together, how = run(keys, models, data, count)
-    alone = [jax.jit(lambda *parts: dynamics.train(settings, *parts, 1))(keys[i], one, data[i], count) for i in range(3)]
+    alone = [jax.jit(lambda *parts: dynamics.train(settings, *parts, LINE))(keys[i], one, data[i], count) for i in range(3)]
     assert len(set(np.asarray(how.epochs).tolist())) > 1
     for i, (model, fitted) in enumerate(alone):
         assert int(how.epochs[i]) == int(fitted.epochs)
@@ -105,7 +105,7 @@ def test_an_epoch_is_as_many_steps_as_there_are_batches() -> None:
     for count, batches in ((190, 6), (33, 1)):
         settings = config(model_hidden=(), max_epochs=1, model_batch=32)
         data = linear_data(count, 300)
-        model, _ = dynamics.train(settings, KEY, dynamics.init(settings, KEY, 1, 1), data, jnp.asarray(count), 1)
+        model, _ = dynamics.train(settings, KEY, dynamics.init(settings, KEY, LINE), data, jnp.asarray(count), LINE)
         steps = [leaf for leaf in jax.tree.leaves(model.optimiser) if jnp.issubdtype(leaf.dtype, jnp.integer)]
         assert [int(step) for step in steps] == [batches]
         assert all(bool(jnp.all(jnp.isfinite(weight))) for weight in model.networks.weights)
@@ -114,9 +114,9 @@ def test_an_epoch_is_as_many_steps_as_there_are_batches() -> None:
 def test_seeds_do_not_wait_for_each_other_at_every_batch() -> None:
     """The loop over batches has one length for all seeds: else every step would choose, for every weight, whether it counts."""
     settings = config(model_hidden=(), max_epochs=2)
-    keys, model = jax.random.split(KEY, 3), dynamics.init(settings, KEY, 1, 1)
+    keys, model = jax.random.split(KEY, 3), dynamics.init(settings, KEY, LINE)
     models, data = jax.tree.map(lambda x: jnp.stack([x] * 3), model), jnp.stack([linear_data(40, 50)] * 3)
-    run = jax.make_jaxpr(lambda *parts: dynamics.train_together(settings, *parts, 1, 0))(keys, models, data, jnp.asarray(40))
+    run = jax.make_jaxpr(lambda *parts: dynamics.train_together(settings, *parts, LINE, 0))(keys, models, data, jnp.asarray(40))
 
     def loops(jaxpr: Any) -> list[Any]:
         found = [eqn for eqn in jaxpr.eqns if eqn.primitive.name == "while"]
@@ -135,9 +135,9 @@ def test_the_penalty_weighs_as_against_the_mean_loss_of_the_members() -> None:
     data, count = linear_data(40, 60), jnp.asarray(40)
 
     def first_moment(used: Any) -> Any:
-        same = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), dynamics.init(used, KEY, 1, 1).networks)
-        model = dynamics.init(used, KEY, 1, 1)._replace(networks=same)
-        trained = jax.jit(lambda model: dynamics.train(used, KEY, model, data, count, 1))(model)[0]
+        same = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), dynamics.init(used, KEY, LINE).networks)
+        model = dynamics.init(used, KEY, LINE)._replace(networks=same)
+        trained = jax.jit(lambda model: dynamics.train(used, KEY, model, data, count, LINE))(model)[0]
         return trained.optimiser[1][0].mu.weights[0][0]
 
     unpenalised = [
@@ -151,16 +151,21 @@ def test_the_penalty_weighs_as_against_the_mean_loss_of_the_members() -> None:
 
 def test_the_support_is_the_observed_box_and_its_width_on_both_sides() -> None:
     rows = jnp.asarray([[0.0, 0.0, 1.0, 2.0, 0.0], [0.0, 0.0, 3.0, 6.0, 0.0], [0.0, 0.0, 99.0, 99.0, 0.0]])
-    given = (rows, jnp.asarray(2), 1)  # observations 0 to 6, rewards 1 and 3; the last row is not held
+    given = (rows, jnp.asarray(2), LINE)  # observations 0 to 6, rewards 1 and 3; the last row is not held
     free = dynamics.support(config(), *given)
     np.testing.assert_allclose((free.low[0], free.high[0]), (-6.0, 12.0))
     np.testing.assert_array_equal(free.rewards, dynamics.UNBOUNDED)
     seen = dynamics.support(config(rollout_ends="trusted"), *given)
     np.testing.assert_allclose(seen.rewards, (-1.0, 5.0))  # widened by their range
-    alike = dynamics.support(config(rollout_ends="trusted"), rows.at[:, 2].set(0.0), jnp.asarray(2), 1)
+    alike = dynamics.support(config(rollout_ends="trusted"), rows.at[:, 2].set(0.0), jnp.asarray(2), LINE)
     np.testing.assert_allclose(alike.rewards, (-1.0, 1.0))  # or by 1
     declared = dynamics.support(config(rollout_ends="trusted", reward_range=(-0.2, 1.0)), *given)
     np.testing.assert_allclose(declared.rewards, (-0.2, 1.0))
+    ours = dynamics.support(config(rollout_ends="trusted"), *given[:2], LINE._replace(reward_range=(0.0, 4.0)))
+    np.testing.assert_allclose(ours.rewards, (0.0, 4.0))  # the task says so
+    np.testing.assert_array_equal(
+        dynamics.support(config(), *given[:2], LINE._replace(reward_range=(0.0, 4.0))).rewards, dynamics.UNBOUNDED
+    )
     np.testing.assert_array_equal(declared.outside(jnp.asarray([[-6.1], [-5.9], [12.1]])), [True, False, True])
     np.testing.assert_allclose(declared.bounded(jnp.asarray([-3.0, 0.5, 2.0])), (-0.2, 0.5, 1.0))
 
@@ -168,7 +173,7 @@ def test_the_support_is_the_observed_box_and_its_width_on_both_sides() -> None:
 def test_a_reward_prior_is_a_random_function_that_training_takes_back_at_the_data() -> None:
     """Members disagree by its standard deviation before training, and afterwards only where there are no data."""
     used = config(num_models=5, model_hidden=(64, 64), model_rate=3e-3, max_epochs=200, patience=40, reward_prior=0.5)
-    model = dynamics.init(used, KEY, 1, 1)
+    model = dynamics.init(used, KEY, LINE)
     assert model.prior is not None
     grid = jnp.linspace(-30.0, 30.0, 2001)[:, None] * jnp.ones((1, 2))
     drawn = np.asarray(jax.vmap(lambda prior: prior(grid))(model.prior))
@@ -178,7 +183,7 @@ def test_a_reward_prior_is_a_random_function_that_training_takes_back_at_the_dat
     assert near > 0.9, "it is smooth at a tenth of a length scale"
     data, count = linear_data(300, 300), jnp.asarray(300)
     data = data.at[:, 2].set(0.0)  # no reward anywhere
-    trained = jax.jit(lambda model: dynamics.train(used, KEY, model, data, count, 1))(model)[0]
+    trained = jax.jit(lambda model: dynamics.train(used, KEY, model, data, count, LINE))(model)[0]
 
     def disagreement(x: float) -> float:
         at = jnp.full((50, 1), x), jnp.linspace(-0.9, 0.9, 50)[:, None]
@@ -189,4 +194,4 @@ def test_a_reward_prior_is_a_random_function_that_training_takes_back_at_the_dat
 
 
 def test_without_a_prior_there_is_nothing_to_add() -> None:
-    assert dynamics.init(config(), KEY, 1, 1).prior is None
+    assert dynamics.init(config(), KEY, LINE).prior is None

@@ -10,6 +10,7 @@ import pytest
 from ubex.deep import critics, fused
 from ubex.deep.config import DeepConfig
 from ubex.deep.networks import MLP, mlp
+from ubex.envs.task import Task
 
 KEY = jax.random.key(0)
 
@@ -26,7 +27,7 @@ def inputs(rows: int, actions: int, observation_size: int, action_size: int) -> 
 @pytest.mark.parametrize(("rows", "actions", "sizes"), [(130, 3, (3, 1)), (130, 2, (7, 5))])
 def test_values_are_those_of_critics_with_rounded_weights(rows: int, actions: int, sizes: tuple[int, int]) -> None:
     """Rows that do not fill a block, several action dimensions, biases that are not 0."""
-    networks = critics.init(DeepConfig(num_models=2, critic_hidden=(64, 64)), KEY, *sizes)
+    networks = critics.init(DeepConfig(num_models=2, critic_hidden=(64, 64)), KEY, Task(*sizes))
     networks = MLP(networks.weights, tuple(b + 0.1 * (i + 1) for i, b in enumerate(networks.biases)), jnp.tanh)
     state, action = inputs(rows, actions, *sizes)
     said = np.asarray(fused.at_actions(networks, state, action, interpret=True))
@@ -41,7 +42,7 @@ def test_values_are_those_of_critics_with_rounded_weights(rows: int, actions: in
 
 
 def test_seeds_are_a_leading_axis() -> None:
-    networks = critics.init(DeepConfig(num_models=2, critic_hidden=(64, 64)), KEY, 3, 1)
+    networks = critics.init(DeepConfig(num_models=2, critic_hidden=(64, 64)), KEY, Task(3, 1))
     both = jax.tree.map(lambda x: jnp.stack((x, 2.0 * x)), networks)
     state, action = inputs(16, 2, 3, 1)
     run = jax.vmap(lambda one: fused.at_actions(one, state, action, interpret=True))

@@ -11,12 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from deep.tiny import config, drifting, never
+from deep.tiny import LINE, config, drifting
 from ubex.deep import host, loop
 from ubex.deep.buffer import unpack
 from ubex.deep.config import DeepConfig
 from ubex.envs.adapter import Moved, World, world
 from ubex.envs.continuous import ContinuousEnv
+from ubex.envs.task import never
 from ubex.runs import checkpoint
 from ubex.types import InputError
 
@@ -55,7 +56,7 @@ def shaken() -> ContinuousEnv:
 
 
 def new(settings: DeepConfig, env: World | None = None) -> host.HostLoop:
-    return host.HostLoop(settings, env or world(drifting()), host.begin(settings, KEY, 1, 1))
+    return host.HostLoop(settings, env or world(drifting()), host.begin(settings, LINE, KEY))
 
 
 def go_on(episode: host.Episode) -> bool:
@@ -93,7 +94,7 @@ def through_a_file(run: host.HostLoop, settings: DeepConfig, env: World) -> host
     """The run as another process finds it."""
     kept = checkpoint.pack(run.count, run.state, {})
     known = [one.termination is not None for one in run.refills]
-    like = host.begin(settings, jax.random.key(0), 1, 1, run.count, run.termination is not None, known)
+    like = host.begin(settings, LINE, jax.random.key(0), run.count, run.termination is not None, known)
     return host.HostLoop(settings, env, checkpoint.unpack(kept, like, Path())[1])
 
 
@@ -104,7 +105,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_last_bit(method: str, retain: int
     Buffers that outlive a retraining are made again as well.
     """
     settings, whole = config(method=method, retain=retain), world(shaken())
-    start = host.begin(settings, KEY, 1, 1, 0, True)
+    start = host.begin(settings, LINE, KEY, 0, True)
     straight = host.HostLoop(settings, whole, start)
     straight.run(STEPS, go_on)
     run = host.HostLoop(settings, whole._replace(env=Breaking(whole.env, 46)), start)
@@ -122,7 +123,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_last_bit(method: str, retain: int
 
 def test_environments_on_the_host_begin_anew_at_the_horizon() -> None:
     with pytest.raises(InputError, match="initial_resets must be True"):
-        host.begin(config(initial_resets=False), KEY, 1, 1)
+        host.begin(config(initial_resets=False), LINE, KEY)
 
 
 def test_an_episode_that_does_not_come_back_is_begun_anew(caplog: pytest.LogCaptureFixture) -> None:
@@ -174,8 +175,9 @@ def test_a_loss_that_is_not_finite_costs_a_segment() -> None:
 def test_terminations_are_learned_and_rewards_may_be_known() -> None:
     """The models' rollouts end where the classifier says, and hold the reward that was given."""
     settings = config(method="mbpo", rollouts_per_step=50, updates_per_step=1)
-    env = world(drifting(), reward=lambda o, a, n: 7.0 + 0.0 * n[0])._replace(terminates=never)
-    run = host.HostLoop(settings, env, host.begin(settings, KEY, 1, 1, 0, True))
+    env = world(drifting(), reward=lambda o, a, n: 7.0 + 0.0 * n[0])
+    env = env._replace(task=env.task._replace(terminates=never))
+    run = host.HostLoop(settings, env, host.begin(settings, LINE, KEY, 0, True))
     run._make_room(STEPS)
     run.run(40, go_on)
     run.data[:40, -1] = run.data[:40, 3] > np.median(run.data[:40, 3])

@@ -6,13 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from deep.tiny import config, never
+from deep.tiny import LINE, config
 from ubex.deep import actor, loop, rollout
 from ubex.deep.buffer import Batch, ModelBuffer, empty, unpack
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import UNBOUNDED, Dynamics, Normaliser, Prediction, Support, predict
 from ubex.deep.networks import MLP, Product, product
 from ubex.envs.sparse_pendulum import sparse_pendulum
+from ubex.envs.task import Task, never
 
 KEY = jax.random.key(0)
 SURE: dict[str, Any] = {"min_log_var": -60.0, "max_log_var": -50.0, "model_hidden": ()}
@@ -36,7 +37,7 @@ def rolled(
     settings: DeepConfig, models: Dynamics, start: list[list[float]], ends: Any = never, reward: Any = None
 ) -> rollout.Rows:
     """Rollouts of one part from these starts, a list for each buffer; the first axis of the result is the step."""
-    made = rollout.rollouts(settings, KEY, models, POLICY, jnp.asarray(start)[None, :, :, None], ends, reward)
+    made = rollout.rollouts(settings, Task(1, 1, ends, reward), KEY, models, POLICY, jnp.asarray(start)[None, :, :, None])
     return jax.tree.map(lambda x: x[:, 0], made)
 
 
@@ -107,7 +108,7 @@ def test_together_counts_rollouts_of_every_part() -> None:
     """Rollouts are computed in parts; one that ends in the first part ends those of the second."""
     settings = config(rollout_length=3, num_models=2, rollout_ends="together", **SURE)
     start = jnp.asarray([[[1.0]], [[0.1]]])[..., None]  # two parts of one buffer
-    made = rollout.rollouts(settings, KEY, linear_models(*DOUBLING), POLICY, start, above(3.0))
+    made = rollout.rollouts(settings, Task(1, 1, above(3.0)), KEY, linear_models(*DOUBLING), POLICY, start)
     np.testing.assert_array_equal(made.stored[:, 1, 0, 0], [True, True, False])
     np.testing.assert_array_equal(made.batch.terminated[:2, 1, 0, 0], [0.0, 1.0])
 
@@ -135,7 +136,7 @@ def test_buffers_are_refilled_from_observed_states() -> None:
     settings: DeepConfig = config(rollout_length=1, num_models=2, **SURE)
     models = linear_models([0.0] * 2, [0.0] * 2, [1.0, 2.0])
     data = jnp.zeros((30, 5)).at[:, 0].set(jnp.arange(30.0))
-    made, seen = rollout.refill(settings, jax.random.key(3), models, POLICY, ready(settings), data, jnp.asarray(20), 1, never)
+    made, seen = rollout.refill(settings, LINE, jax.random.key(3), models, POLICY, ready(settings), data, jnp.asarray(20))
     np.testing.assert_array_equal(made.written, settings.rollouts)
     batch = unpack(made.rows, 1)
     assert float(batch.observation.max()) < 20.0
@@ -152,7 +153,7 @@ def test_what_is_said_of_rollouts_counts_the_stored_rows_alone() -> None:
     settings = config(rollout_length=3, num_models=2, rollout_ends="alone", retain=1, rollouts_per_step=250, **SURE)
     models = linear_models([1.0] * 2, [0.0] * 2, [1.0] * 2)
     data = jnp.asarray([[1.0, 0.0, 0.0, 1.0, 0.0], [2.0, 0.0, 0.0, 2.0, 0.0]])
-    made, seen = rollout.refill(settings, KEY, models, POLICY, ready(settings), data, jnp.asarray(2), 1, above(3.0))
+    made, seen = rollout.refill(settings, Task(1, 1, above(3.0)), KEY, models, POLICY, ready(settings), data, jnp.asarray(2))
     np.testing.assert_allclose(seen.stored_share, 0.5, atol=0.02)
     np.testing.assert_allclose(seen.terminal_share, 2.0 / 3.0, atol=0.02)
     np.testing.assert_array_equal(made.written, np.rint(np.asarray(seen.stored_share) * 3000))

@@ -11,6 +11,7 @@ import pytest
 
 from ubex.deep import termination
 from ubex.deep.buffer import Batch, pack
+from ubex.envs.task import Task
 
 ROWS = 2000
 
@@ -27,10 +28,10 @@ def data(number: int, limit: float, seed: int = 0) -> tuple[Any, np.ndarray]:
 
 
 def learned(rows: Any, number: int, times: int = 2) -> termination.Termination:
-    ends = termination.init(jax.random.key(0), 2, 1)
-    train = jax.jit(termination.train, static_argnames="observation_size")
+    ends = termination.init(jax.random.key(0), Task(2, 1))
+    train = jax.jit(termination.train, static_argnames="task")
     for index in range(times):
-        ends = train(jax.random.key(index), ends, rows, jnp.asarray(number, jnp.int32), observation_size=2)
+        ends = train(Task(2, 1), jax.random.key(index), ends, rows, jnp.asarray(number, jnp.int32))
     return ends
 
 
@@ -51,7 +52,7 @@ def test_it_learns_where_episodes_end(limit: float, missed: float, wrong: float)
 
 def test_what_never_ended_does_not_end() -> None:
     rows, _ = data(1000, 100.0)
-    assert not said(termination.init(jax.random.key(0), 2, 1), rows).any()
+    assert not said(termination.init(jax.random.key(0), Task(2, 1)), rows).any()
     ends = learned(rows, 1000, 1)
     assert float(ends.log_odds) == -np.inf
     assert not said(ends, rows).any()

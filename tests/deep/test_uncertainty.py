@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from deep.test_rollout import linear_models
-from deep.tiny import config, never
+from deep.tiny import LINE, config
 from ubex.deep import uncertainty
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
@@ -38,7 +38,7 @@ def batch_at(states: list[float]) -> Batch:
 
 
 def noise_of(settings: DeepConfig, seed: int = 0) -> uncertainty.Noise:
-    shapes = uncertainty.noise_shapes(settings, 1, 1)
+    shapes = uncertainty.noise_shapes(settings, LINE)
     return uncertainty.Noise(*(jax.random.normal(jax.random.key(seed + i), shape) for i, shape in enumerate(shapes)))
 
 
@@ -53,12 +53,12 @@ def test_the_moments_are_the_tabular_ones_on_a_tiny_mdp() -> None:
     states = [0.0, 2.0, 4.0]
     seen = uncertainty.next_values(
         settings,
+        LINE,
         noise,
         linear_models(slopes, [0.0] * 3, [0.0, 1.0, 2.0]),
         linear_critics(s_weights, a_weights, levels),
         constant_policy(0.0, 0.0),
         batch_at(states),
-        never,
     )
     places = sorted({s * (1.0 + slope) for s in states for slope in slopes})
     p = np.zeros((3, len(places), 2, len(places)))
@@ -93,21 +93,21 @@ def test_identical_models_leave_nothing_to_learn() -> None:
     models = linear_models([0.3] * 3, [0.1] * 3, [1.0] * 3)
     critics = linear_critics([2.0, 1.0, -1.0], [0.5, -1.0, 3.0], [0.0, 4.0, -2.0])
     found = uncertainty.local(
-        settings, noise_of(settings), models, critics, constant_policy(0.1, 0.0), batch_at([1.0] * 8), never
+        settings, LINE, noise_of(settings), models, critics, constant_policy(0.1, 0.0), batch_at([1.0] * 8)
     )
     np.testing.assert_array_equal(found.w, 0.0)
     np.testing.assert_array_equal(found.u, 0.0)
     np.testing.assert_array_equal(found.reward_variance, 0.0)
     published = config(num_models=3, **SURE)
     leaked = uncertainty.local(
-        published, noise_of(published), models, critics, constant_policy(0.1, 0.0), batch_at([1.0] * 8), never
+        published, LINE, noise_of(published), models, critics, constant_policy(0.1, 0.0), batch_at([1.0] * 8)
     )
     assert float(leaked.w.min()) > 0.0  # one action for each model: the policy's noise counts as ignorance
 
 
 def test_without_uncertainty_the_variance_shrinks_to_its_floor() -> None:
     settings = config(critic_hidden=(16,), discount=0.9, regularisation=0.0)
-    unet = uncertainty.init(settings, KEY, 1, 1)
+    unet = uncertainty.init(settings, KEY, LINE)
     target, optimiser = unet, optax.adam(1e-2)
     state, batch = optimiser.init(unet), batch_at([-1.0, 0.0, 1.0, 2.0])
     nothing = uncertainty.Local(*(jnp.zeros(4) for _ in range(4)))
@@ -122,7 +122,7 @@ def test_without_uncertainty_the_variance_shrinks_to_its_floor() -> None:
 
     for _ in range(600):
         unet, target, state = step(unet, target, state)
-    before = uncertainty.variance(settings, uncertainty.init(settings, KEY, 1, 1), batch.observation, batch.action)
+    before = uncertainty.variance(settings, uncertainty.init(settings, KEY, LINE), batch.observation, batch.action)
     assert float(before.min()) > 0.3
     np.testing.assert_allclose(uncertainty.variance(settings, unet, batch.observation, batch.action), settings.floor, atol=0.05)
 
@@ -133,7 +133,7 @@ def test_a_sure_policy_in_sure_models_leaves_no_gap(sampled: bool) -> None:
     critics = linear_critics([2.0, 1.0, -1.0], [0.5, -1.0, 3.0], [0.0, 4.0, -2.0])
     models = linear_models([0.3, 0.1, 0.0], [0.1] * 3, [1.0, 2.0, 3.0])
     sure = constant_policy(0.2, -20.0)
-    found = uncertainty.local(settings, noise_of(settings), models, critics, sure, batch_at([1.0, 2.0] * 4), never)
+    found = uncertainty.local(settings, LINE, noise_of(settings), models, critics, sure, batch_at([1.0, 2.0] * 4))
     np.testing.assert_allclose(found.gap, 0.0, atol=1e-8)
     assert float(found.w.min()) > 0.0
 
@@ -145,7 +145,7 @@ def test_the_gap_filters_transition_noise_only_where_states_are_sampled() -> Non
     gaps = []
     for sampled in (False, True):
         settings = config(num_models=2, gap_actions=4000, sampled_states=sampled, **loose)
-        gaps.append(uncertainty.local(settings, noise_of(settings), models, critics, sure, batch_at([1.0] * 8), never).gap)
+        gaps.append(uncertainty.local(settings, LINE, noise_of(settings), models, critics, sure, batch_at([1.0] * 8)).gap)
     np.testing.assert_allclose(gaps[0], 0.0, atol=1e-8)
     np.testing.assert_allclose(gaps[1], 4.0, rtol=0.1)  # own - mean is 2 s' or -2 s', and s' has variance 1
 
@@ -162,7 +162,7 @@ def test_debiasing_takes_the_noise_of_few_actions_out_of_w() -> None:
         )
         policy = MLP((jnp.asarray([[1.0, 0.0]]),), (jnp.zeros(2),), jnp.tanh)
         models = linear_models([0.0, -1.0], [0.0] * 2, [0.0] * 2)
-        found = uncertainty.local(settings, noise_of(settings), models, critics, policy, batch_at([1.0] * 4000), never)
+        found = uncertainty.local(settings, LINE, noise_of(settings), models, critics, policy, batch_at([1.0] * 4000))
         return float(jnp.mean(found.w))
 
     truth = average(False, 200)
@@ -179,7 +179,13 @@ def test_values_end_where_a_model_says_that_the_episode_does() -> None:
         return after[0] > 1.5
 
     seen = uncertainty.next_values(
-        settings, noise_of(settings), models, critics, constant_policy(0.0, 0.0), batch_at([1.0] * 8), large
+        settings,
+        LINE._replace(terminates=large),
+        noise_of(settings),
+        models,
+        critics,
+        constant_policy(0.0, 0.0),
+        batch_at([1.0] * 8),
     )
     np.testing.assert_allclose(seen.moments.mean_bar, [[10.0] * 8, [0.0] * 8])
 
@@ -197,7 +203,7 @@ def test_the_target_and_the_penalty_are_those_of_the_page() -> None:
 def test_models_differ_in_a_known_reward_as_far_as_they_differ_in_the_next_state() -> None:
     settings = config(num_models=2, batch_size=2, **SURE)
     models, critics = linear_models([0.0, 1.0], [0.0] * 2, [5.0, 9.0]), linear_critics([0.0] * 2, [0.0] * 2, [0.0] * 2)
-    known = (noise_of(settings), models, critics, constant_policy(0.0, 0.0), batch_at([1.0, 2.0]), never)
-    seen = uncertainty.local(settings, *known, lambda observation, action, after: 3.0 * after[0])
+    known = (noise_of(settings), models, critics, constant_policy(0.0, 0.0), batch_at([1.0, 2.0]))
+    seen = uncertainty.local(settings, LINE._replace(reward=lambda observation, action, after: 3.0 * after[0]), *known)
     np.testing.assert_allclose(seen.reward_variance, [4.5, 18.0], rtol=1e-4)  # of 3 and 6, and of 6 and 12, with N - 1
-    np.testing.assert_allclose(uncertainty.local(settings, *known).reward_variance, 8.0, rtol=1e-4)
+    np.testing.assert_allclose(uncertainty.local(settings, LINE, *known).reward_variance, 8.0, rtol=1e-4)

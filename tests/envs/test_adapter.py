@@ -127,11 +127,11 @@ def test_what_is_not_supported_gets_one_line(change: dict[str, Any], message: st
 def test_terminates_sees_actions_in_the_bounds() -> None:
     world = adapter.world(Line(), terminates=lambda o, a, n: a[0] > 3.0)
     at = jnp.zeros(2, jnp.float32)
-    assert [bool(world.terminates(at, jnp.array([a], jnp.float32), at)) for a in (0.4, 0.6)] == [False, True]
-    assert not bool(adapter.world(Line()).terminates(at, at[:1], at))
+    assert [bool(world.task.terminates(at, jnp.array([a], jnp.float32), at)) for a in (0.4, 0.6)] == [False, True]
+    assert not bool(adapter.world(Line()).task.terminates(at, at[:1], at))
     env = sparse_pendulum()
-    assert adapter.world(env).terminates is env.terminates
-    assert adapter.world(gymnasium.make("ubex/SparsePendulum-v0")).terminates is env.terminates
+    assert adapter.world(env).task.terminates is env.terminates
+    assert adapter.world(gymnasium.make("ubex/SparsePendulum-v0")).task.terminates is env.terminates
 
 
 @pytest.mark.parametrize(
@@ -150,9 +150,9 @@ def test_bad_terminates(terminates: Any, message: str) -> None:
 
 def test_a_known_reward_sees_actions_in_the_bounds() -> None:
     world = adapter.world(Line(), reward=lambda o, a, n: a[0] + n[1])
-    assert world.reward is not None
+    assert world.task.reward is not None
     at = jnp.ones(2, jnp.float32)
-    assert float(world.reward(at, jnp.array([0.5], jnp.float32), at)) == 4.0
+    assert float(world.task.reward(at, jnp.array([0.5], jnp.float32), at)) == 4.0
     with pytest.raises(InputError, match="reward must give one float32 number"):
         adapter.world(Line(), reward=lambda o, a, n: n)
 

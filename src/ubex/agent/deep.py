@@ -22,6 +22,7 @@ from ubex.deep.host import Episode, HostLoop, HostState
 from ubex.deep.networks import MLP
 from ubex.envs import adapter
 from ubex.envs.adapter import World
+from ubex.envs.task import Task, never
 from ubex.keys import named
 from ubex.types import InputError, Key
 
@@ -73,10 +74,8 @@ class DeepCore:
 
     def fresh(self, notes: Mapping[str, Any]) -> HostState:
         """An untrained state with as many transitions as the notes say."""
-        world = self.loop.world
-        sizes = (world.observation_size, world.action_size)
         rows, ends_known = int(notes.get("rows", 0)), notes.get("refills", ())
-        return host.begin(self.config, self.loop.key, *sizes, rows, self.ends == LEARNED, ends_known)
+        return host.begin(self.config, self.loop.world.task, self.loop.key, rows, self.ends == LEARNED, ends_known)
 
     def restore(self, state: HostState) -> None:
         """Takes over what was learned before."""
@@ -86,7 +85,7 @@ class DeepCore:
         """Takes an environment, if the networks fit it."""
         self.loop.world = self._fitting(adapter.world(env, horizon, *self._given))
         if self.ends in (LEARNED, NONE):
-            self.loop.world = self.loop.world._replace(terminates=adapter.never)
+            self.loop.world = without_ends(self.loop.world)
 
     def shapes(self) -> dict[str, Any]:
         """What the shapes of the state depend on."""
@@ -102,7 +101,7 @@ class DeepCore:
                 "name": world.name,
                 "low": world.low.tolist(),
                 "high": world.high.tolist(),
-                "observation_size": world.observation_size,
+                "observation_size": world.task.observation_size,
                 "dtype": str(world.dtype),
             },
             "termination": self.ends,
@@ -127,7 +126,7 @@ class DeepCore:
 
     def predict(self, observation: Any, deterministic: bool) -> np.ndarray:
         """The action at an observation, or at a batch of them."""
-        seen = rows_of("observation", observation, self.loop.world.observation_size)
+        seen = rows_of("observation", observation, self.loop.world.task.observation_size)
         action = self.loop.world.scaled(self._act(np.atleast_2d(seen), deterministic))
         chosen: np.ndarray = action if seen.ndim == 2 else action[0]
         return chosen
@@ -135,8 +134,8 @@ class DeepCore:
     def value(self, observation: Any, action: Any) -> tuple[np.ndarray | float, np.ndarray | float]:
         """Mean over critics, and the standard deviation by the agent's method."""
         world = self.loop.world
-        seen = rows_of("observation", observation, world.observation_size)
-        done = rows_of("action", action, world.action_size)
+        seen = rows_of("observation", observation, world.task.observation_size)
+        done = rows_of("action", action, world.task.action_size)
         if seen.shape[:-1] != done.shape[:-1]:
             raise InputError(f"observation and action must go together, but their shapes are {seen.shape} and {done.shape}")
         mean, deviation = self._held(np.atleast_2d(seen), world.unscaled(np.atleast_2d(done)))
@@ -159,7 +158,7 @@ class DeepCore:
 
     def uncertainty_map(self, observations: Any, axes: tuple[int, int], points: int) -> Map:
         """The values of given observations at the agent's actions, or of a grid over two axes of what was observed."""
-        size, across = self.loop.world.observation_size, tuple[np.ndarray, ...]()
+        size, across = self.loop.world.task.observation_size, tuple[np.ndarray, ...]()
         if observations is None:
             if self.steps == 0:
                 raise InputError("a map needs observations: this agent has seen none, so give some")
@@ -182,7 +181,7 @@ class DeepCore:
         """The environment, if the networks fit it."""
         own = self.loop.world
         for name, here, there in (
-            ("observation size", own.observation_size, world.observation_size),
+            ("observation size", own.task.observation_size, world.task.observation_size),
             ("lowest action", own.low.tolist(), world.low.tolist()),
             ("highest action", own.high.tolist(), world.high.tolist()),
         ):
@@ -202,7 +201,7 @@ class DeepCore:
             return np.asarray(_mode(self.config, actor, seen))
         self._drawn += 1
         key = jax.random.fold_in(named(self.loop.key, "predict"), self._drawn)
-        return np.asarray(_sample(self.config, key, actor, seen, self.loop.world.action_size))
+        return np.asarray(_sample(self.config, key, actor, seen, self.loop.world.task.action_size))
 
 
 def made(
@@ -226,8 +225,8 @@ def made(
     given = (termination if ends == FUNCTION else None, reward)
     world = adapter.world(env, horizon, *given)
     if ends in (LEARNED, NONE):
-        world = world._replace(terminates=adapter.never)
-    state = host.begin(config, key, world.observation_size, world.action_size, 0, ends == LEARNED)
+        world = without_ends(world)
+    state = host.begin(config, world.task, key, 0, ends == LEARNED)
     core = DeepCore(config, world, state, ends, LEARNED if reward is None else FUNCTION)
     core._given = given
     return core
@@ -239,18 +238,23 @@ def loaded(notes: Mapping[str, Any], horizon: int | None, termination: Any, rewa
     config, known = DeepConfig(**saved), notes["world"]
     low, high = (np.asarray(known[name], np.float32) for name in ("low", "high"))
     size, dtype = known["observation_size"], np.dtype(known["dtype"])
-    world = World(None, known["name"], low, high, size, dtype, horizon, adapter.never)
+    world = World(None, known["name"], low, high, dtype, horizon, Task(size, len(low)))
     ends, rewards = notes["termination"], notes["reward"]
     for name, given, before in (("termination", termination, ends), ("reward", reward, rewards)):
         if given is not None and before != FUNCTION:
             raise InputError(f"this agent did not learn with a function `{name}` ({before}), so it takes none now")
     known_ends = notes.get("refills", ())
-    state = host.begin(config, jax.random.key(0), size, len(low), notes["rows"], ends == LEARNED, known_ends)
+    state = host.begin(config, world.task, jax.random.key(0), notes["rows"], ends == LEARNED, known_ends)
     core = DeepCore(config, world, state, ends, rewards)
     core._given = (termination, reward)
     functions = (("termination", termination, ends), ("reward", reward, rewards))
     core.lacks = [name for name, given, before in functions if before == FUNCTION and given is None]
     return core
+
+
+def without_ends(world: World) -> World:
+    """The environment with a task whose episodes end nowhere inside the models."""
+    return world._replace(task=world.task._replace(terminates=never))
 
 
 def configured(method: str, preset: str, settings: Mapping[str, Any]) -> DeepConfig:

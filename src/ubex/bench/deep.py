@@ -21,6 +21,7 @@ from ubex.deep.config import DEEP_AGENTS, LAPTOP, PRECISIONS, DeepConfig
 from ubex.deep.networks import MLP
 from ubex.deep.networks import sizes as layer_sizes
 from ubex.envs.sparse_pendulum import sparse_pendulum
+from ubex.envs.task import Task
 
 PAPER_METHODS = ("exact-ube", "pombu", "ensemble-var", "ensemble-mean", "sac")
 SEGMENTS = 75
@@ -93,7 +94,7 @@ def measure(settings: Deep, method: str, seeds: int, steps: int) -> dict[str, An
         del buffers
         model = measure_model(base, keys)
     spent = each / rounds
-    operations = round_operations(base, env.observation_size, env.action_size)
+    operations = round_operations(base, env.task)
     rate = matrix_rate(base)
     whole = {
         "rounds": spent * base.retrain_every * base.updates_per_step,
@@ -165,13 +166,13 @@ def errors(config: DeepConfig) -> dict[str, float]:
     config = replace(config, u_min=-np.inf)
     env, key = sparse_pendulum(0.0), jax.random.key(0)
     sizes = (env.observation_size, env.action_size)
-    agent, model = agents.init(config, key, *sizes), dynamics.init(config, key, *sizes)
+    agent, model = agents.init(config, key, env.task), dynamics.init(config, key, env.task)
     lifted = (*agent.critics.biases[:-1], agent.critics.biases[-1] + OFFSET)
     narrow = (*agent.actor.biases[:-1], agent.actor.biases[-1].at[env.action_size :].add(-1.0 - HALF_LOG))
     close = jax.tree.map(lambda x: x[:1] + AGREEMENT * (x - x[:1]), model.networks)
     rows = jax.random.normal(key, (config.batch_size, width(*sizes)), jnp.float32)
     batch = unpack(rows.at[:, -1].set(0.0), env.observation_size)
-    shapes = uncertainty.noise_shapes(config, *sizes)
+    shapes = uncertainty.noise_shapes(config, env.task)
     noise = uncertainty.Noise(*(jax.random.normal(jax.random.fold_in(key, i), s, jnp.float32) for i, s in enumerate(shapes)))
     critics = MLP(agent.critics.weights, lifted, agent.critics.activation)
     actor = MLP(agent.actor.weights, narrow, agent.actor.activation)
@@ -180,7 +181,7 @@ def errors(config: DeepConfig) -> dict[str, float]:
     def local(used: DeepConfig, kind: Any) -> list[np.ndarray]:
         cast = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), kind), given)
         with jax.numpy_dtype_promotion("standard"), precision(used):
-            found = jax.jit(functools.partial(uncertainty.local, used), static_argnums=5)(*cast, env.terminates)
+            found = jax.jit(functools.partial(uncertainty.local, used, env.task))(*cast)
         return [np.asarray(x, np.float64) for x in (found.w, found.gap, found.u)]
 
     ours = local(config, jnp.float32)
@@ -195,9 +196,10 @@ def layers(inputs: int, hidden: Sequence[int], outputs: int) -> int:
     return sum(2 * a * b for a, b in layer_sizes(inputs, hidden, outputs))
 
 
-def round_operations(config: DeepConfig, observation_size: int, action_size: int) -> int:
+def round_operations(config: DeepConfig, task: Task) -> int:
     """Multiplications and additions in the matrix products of one gradient round; a backward pass counts as two forward."""
     batch, critics = config.batch_size, config.num_critics
+    observation_size, action_size = task.observation_size, task.action_size
     value = layers(observation_size + action_size, config.critic_hidden, 1)
     actor = layers(observation_size, config.actor_hidden, 2 * action_size)
     total = batch * critics * value * (3 + 1)  # fitting, and the targets

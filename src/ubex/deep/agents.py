@@ -23,7 +23,7 @@ from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics
 from ubex.deep.networks import MLP, descend, polyak
-from ubex.deep.rollout import Reward, Terminates
+from ubex.envs.task import Task
 from ubex.keys import named
 from ubex.types import Key
 
@@ -87,11 +87,11 @@ def training_precision(config: DeepConfig) -> contextlib.AbstractContextManager[
     return context
 
 
-def init(config: DeepConfig, key: Key, observation_size: int, action_size: int) -> Agent:
+def init(config: DeepConfig, key: Key, task: Task) -> Agent:
     """An untrained agent."""
-    actor = policy.init(named(key, "actor"), observation_size, action_size, config.actor_hidden)
-    critics = critic.init(config, named(key, "critics"), observation_size, action_size)
-    unet = uncertainty.init(config, named(key, "unet"), observation_size, action_size) if config.has_unet else None
+    actor = policy.init(named(key, "actor"), task.observation_size, task.action_size, config.actor_hidden)
+    critics = critic.init(config, named(key, "critics"), task)
+    unet = uncertainty.init(config, named(key, "unet"), task) if config.has_unet else None
     log_alpha = jnp.zeros((), jnp.float32)
     rates = _optimisers(config)
     state = Networks(
@@ -157,10 +157,10 @@ class Noise(NamedTuple):
     """For the actions whose values the actor climbs."""
 
 
-def draw_noise(config: DeepConfig, key: Key, observation_size: int, action_size: int) -> Noise:
+def draw_noise(config: DeepConfig, task: Task, key: Key) -> Noise:
     """All the noise of a round in one draw: generators are slow to start and to compile, not to run."""
-    one = (config.batch_size, action_size)
-    local = uncertainty.noise_shapes(config, observation_size, action_size) if config.has_unet else ((0,) * 4, (0,) * 4)
+    one = (config.batch_size, task.action_size)
+    local = uncertainty.noise_shapes(config, task) if config.has_unet else ((0,) * 4, (0,) * 4)
     shapes = (*local, one if config.has_unet else (0, 0), (1 if config.twin else config.num_models, *one), one)
     ends = np.cumsum([math.prod(shape) for shape in shapes])
     flat = jnp.split(jax.random.normal(key, (int(ends[-1]),), jnp.float32), ends[:-1])
@@ -170,13 +170,12 @@ def draw_noise(config: DeepConfig, key: Key, observation_size: int, action_size:
 
 def gradient_round(
     config: DeepConfig,
+    task: Task,
     noise: Noise,
     agent: Agent,
     dynamics: Dynamics | None,
     shared: Batch,
     own: Batch,
-    terminates: Terminates,
-    reward: Reward | None = None,
 ) -> tuple[Agent, Info]:
     """One update of everything.
 
@@ -186,12 +185,12 @@ def gradient_round(
     optimisers, state = _optimisers(config), agent.optimisers
     unet, unet_state, unet_target = agent.unet, state.unet, agent.unet_target
     alpha = jnp.exp(agent.log_alpha)
-    bounds = value_bounds(config, dynamics, alpha, shared.action.shape[-1])
+    bounds = value_bounds(config, dynamics, alpha, task.action_size)
     nan = jnp.asarray(jnp.nan, jnp.float32)
     u_loss, local = nan, uncertainty.Local(nan, nan, nan, nan)
     if unet is not None and unet_target is not None:
         assert dynamics is not None
-        local = uncertainty.local(config, noise.local, dynamics, agent.critics, agent.actor, shared, terminates, reward)
+        local = uncertainty.local(config, task, noise.local, dynamics, agent.critics, agent.actor, shared)
         with training_precision(config):
             after = policy.sample(agent.actor, shared.next_observation, noise.unet).action
             later = uncertainty.variance(config, unet_target, shared.next_observation, after)
@@ -212,7 +211,7 @@ def gradient_round(
     with training_precision(config):
         (loss, (sampled, held)), gradient = jax.value_and_grad(actor_loss, has_aux=True)(agent.actor)
     actor, actor_state = descend(optimisers.actor, gradient, state.actor, agent.actor)
-    entropy = -float(shared.action.shape[-1]) if config.target_entropy is None else config.target_entropy
+    entropy = -float(task.action_size) if config.target_entropy is None else config.target_entropy
     gradient = jax.grad(policy.temperature_loss)(agent.log_alpha, sampled.log_prob, entropy)
     log_alpha, alpha_state = descend(optimisers.log_alpha, gradient, state.log_alpha, agent.log_alpha)
     moved = Agent(

@@ -9,12 +9,13 @@ from jaxtyping import Array, Float
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
 from ubex.deep.networks import MLP, orthogonal_ensemble
+from ubex.envs.task import Task
 from ubex.types import Key
 
 
-def init(config: DeepConfig, key: Key, observation_size: int, action_size: int) -> MLP:
+def init(config: DeepConfig, key: Key, task: Task) -> MLP:
     """Critics that start far apart."""
-    inputs = observation_size + action_size
+    inputs = task.observation_size + task.action_size
     return orthogonal_ensemble(key, config.num_critics, inputs, config.critic_hidden, 1, jnp.tanh, config.critic_gain)
 
 

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 from ubex.deep.buffer import Batch, unpack
 from ubex.deep.config import DeepConfig
 from ubex.deep.networks import MLP, Product, descend, product, truncated_ensemble
+from ubex.envs.task import Task
 from ubex.keys import host_generator, named
 from ubex.types import Key
 
@@ -93,14 +94,14 @@ class Fitted(NamedTuple):
     """Validation error (mean squared) of every member, with the weights that were kept."""
 
 
-def init(config: DeepConfig, key: Key, observation_size: int, action_size: int) -> Dynamics:
+def init(config: DeepConfig, key: Key, task: Task) -> Dynamics:
     """Untrained models."""
-    inputs, outputs = observation_size + action_size, observation_size + 1
+    inputs, outputs = task.observation_size + task.action_size, task.observation_size + 1
     networks = truncated_ensemble(
         key, config.num_models, inputs, config.model_hidden, 2 * outputs, jax.nn.silu, config.model_scale
     )
     nothing = Normaliser(jnp.zeros(inputs, jnp.float32), jnp.ones(inputs, jnp.float32))
-    wide = jnp.full(observation_size, jnp.inf, jnp.float32)
+    wide = jnp.full(task.observation_size, jnp.inf, jnp.float32)
     everywhere = Support(-wide, wide, jnp.asarray(UNBOUNDED, jnp.float32))
     return Dynamics(networks, _prior(config, key, inputs), nothing, everywhere, optimiser(config).init(networks))
 
@@ -207,7 +208,7 @@ class Progress(NamedTuple):
 
 
 def train(
-    config: DeepConfig, key: Key, dynamics: Dynamics, data: Float[Array, "C D"], count: Int[Array, ""], observation_size: int
+    config: DeepConfig, key: Key, dynamics: Dynamics, data: Float[Array, "C D"], count: Int[Array, ""], task: Task
 ) -> tuple[Dynamics, Fitted]:
     """Maximum likelihood with early stopping, on from the current weights, on the first `count` rows of the data.
 
@@ -215,9 +216,9 @@ def train(
     the last improvement are kept, or those of the last epoch where there was none, so that new data always has an effect.
     """
     split = counts(config, count)
-    lesson = deal(config, key, dynamics.prior, data, count, observation_size)
-    first = _begin(config, lesson, split, dynamics, observation_size)
-    return _end(config, lesson, split, _rest(config, lesson, split, first, observation_size), observation_size)
+    lesson = deal(config, key, dynamics.prior, data, count, task)
+    first = _begin(config, lesson, split, dynamics, task)
+    return _end(config, lesson, split, _rest(config, lesson, split, first, task), task)
 
 
 def train_together(
@@ -226,7 +227,7 @@ def train_together(
     dynamics: Dynamics,
     data: Float[Array, "K C D"],
     count: Int[Array, ""],
-    observation_size: int,
+    task: Task,
     few: int,
 ) -> tuple[Dynamics, Fitted]:
     """The same for several seeds: all at once while more than `few` of them go on, then the others one after the other.
@@ -234,22 +235,20 @@ def train_together(
     Most seeds stop after a few epochs and one in ten goes on for many; a GPU takes several times as long for all as for one.
     """
     split = counts(config, count)
-    lessons = jax.vmap(lambda key, prior, rows: deal(config, key, prior, rows, count, observation_size))(
-        keys, dynamics.prior, data
-    )
-    states = jax.vmap(lambda lesson, model: _begin(config, lesson, split, model, observation_size))(lessons, dynamics)
+    lessons = jax.vmap(lambda key, prior, rows: deal(config, key, prior, rows, count, task))(keys, dynamics.prior, data)
+    states = jax.vmap(lambda lesson, model: _begin(config, lesson, split, model, task))(lessons, dynamics)
     going: Callable[[Progress], Bool[Array, " K"]] = jax.vmap(lambda state: _goes_on(config, state))
     keep: Callable[[Bool[Array, " K"], Progress, Progress], Progress] = jax.vmap(_choose)
 
     def together(states: Progress) -> Progress:
-        after = jax.vmap(lambda lesson, state: _epoch(config, lesson, split, state, observation_size))(lessons, states)
+        after = jax.vmap(lambda lesson, state: _epoch(config, lesson, split, state, task))(lessons, states)
         return keep(going(states), after, states)
 
     if few < len(keys):
         states = jax.lax.while_loop(lambda states: jnp.sum(going(states).astype(jnp.int32)) > few, together, states)
     if few > 0:
-        states = jax.lax.map(lambda both: _rest(config, both[0], split, both[1], observation_size), (lessons, states))
-    return jax.vmap(lambda lesson, state: _end(config, lesson, split, state, observation_size))(lessons, states)
+        states = jax.lax.map(lambda both: _rest(config, both[0], split, both[1], task), (lessons, states))
+    return jax.vmap(lambda lesson, state: _end(config, lesson, split, state, task))(lessons, states)
 
 
 def deal(
@@ -258,7 +257,7 @@ def deal(
     prior: Prior | None,
     data: Float[Array, "C D"],
     count: Int[Array, ""],
-    observation_size: int,
+    task: Task,
 ) -> Lesson:
     """Splits the first `count` rows into training and validation, and resamples those for training for every member."""
     capacity = data.shape[0]
@@ -266,26 +265,26 @@ def deal(
     training = shuffled(named(key, "split"), capacity, count)
     rest = jnp.roll(training, -number)[: int(capacity * config.validation_share) + 1]
     draws = jax.random.randint(named(key, "bootstrap"), (config.num_models, capacity), 0, number, jnp.int32)
-    known = (normalise(data, count, observation_size), support(config, data, count, observation_size))
+    known = (normalise(data, count, task), support(config, data, count, task))
     return Lesson(key, data, training[draws], data[rest], *known, prior)
 
 
-def _begin(config: DeepConfig, lesson: Lesson, split: Counts, dynamics: Dynamics, observation_size: int) -> Progress:
+def _begin(config: DeepConfig, lesson: Lesson, split: Counts, dynamics: Dynamics, task: Task) -> Progress:
     zero = jnp.asarray(0, jnp.int32)
-    error = _error(config, lesson, split, dynamics.networks, observation_size)
+    error = _error(config, lesson, split, dynamics.networks, task)
     return Progress(dynamics.networks, dynamics.optimiser, dynamics.networks, error, zero, zero)
 
 
-def _rest(config: DeepConfig, lesson: Lesson, split: Counts, state: Progress, observation_size: int) -> Progress:
+def _rest(config: DeepConfig, lesson: Lesson, split: Counts, state: Progress, task: Task) -> Progress:
     """All epochs that are left."""
     last: Progress = jax.lax.while_loop(
-        lambda state: _goes_on(config, state), lambda state: _epoch(config, lesson, split, state, observation_size), state
+        lambda state: _goes_on(config, state), lambda state: _epoch(config, lesson, split, state, task), state
     )
     return last
 
 
-def _end(config: DeepConfig, lesson: Lesson, split: Counts, last: Progress, observation_size: int) -> tuple[Dynamics, Fitted]:
-    error = _error(config, lesson, split, last.kept, observation_size)
+def _end(config: DeepConfig, lesson: Lesson, split: Counts, last: Progress, task: Task) -> tuple[Dynamics, Fitted]:
+    error = _error(config, lesson, split, last.kept, task)
     return Dynamics(last.kept, lesson.prior, lesson.normaliser, lesson.support, last.optimiser), Fitted(last.epoch, error)
 
 
@@ -294,9 +293,9 @@ def _goes_on(config: DeepConfig, state: Progress) -> Bool[Array, ""]:
     return more if config.max_epochs is None else more & (state.epoch < config.max_epochs)
 
 
-def _error(config: DeepConfig, lesson: Lesson, split: Counts, networks: MLP, observation_size: int) -> Float[Array, " N"]:
+def _error(config: DeepConfig, lesson: Lesson, split: Counts, networks: MLP, task: Task) -> Float[Array, " N"]:
     """Validation error of every member."""
-    rows = unpack(lesson.validation, observation_size)
+    rows = unpack(lesson.validation, task.observation_size)
     known = (lesson.normaliser, rows.observation, rows.action, product)
     said = jax.vmap(lambda one, prior: predict(config, one, *known, prior))(networks, lesson.prior)
     squares = jnp.mean((said.mean - targets(rows)[None]) ** 2, axis=-1)
@@ -304,7 +303,7 @@ def _error(config: DeepConfig, lesson: Lesson, split: Counts, networks: MLP, obs
     return jnp.sum(squares * held[None], axis=-1) / jnp.sum(held)
 
 
-def _epoch(config: DeepConfig, lesson: Lesson, split: Counts, state: Progress, observation_size: int) -> Progress:
+def _epoch(config: DeepConfig, lesson: Lesson, split: Counts, state: Progress, task: Task) -> Progress:
     """All members once through their resamples, in an order of their own, and what validation says of it."""
     capacity, batch_size = lesson.data.shape[0], config.model_batch
     here = jax.random.fold_in(named(lesson.key, "epoch"), state.epoch)
@@ -315,7 +314,7 @@ def _epoch(config: DeepConfig, lesson: Lesson, split: Counts, state: Progress, o
 
     def loss(networks: MLP, rows: Float[Array, "N B D"], weight: Float[Array, " B"]) -> Float[Array, ""]:
         def one(network: MLP, prior: Prior | None, rows: Float[Array, "B D"]) -> Float[Array, ""]:
-            batch = unpack(rows, observation_size)
+            batch = unpack(rows, task.observation_size)
             said = predict(config, network, lesson.normaliser, batch.observation, batch.action, product, prior)
             return negative_log_likelihood(said, targets(batch), weight)
 
@@ -330,7 +329,7 @@ def _epoch(config: DeepConfig, lesson: Lesson, split: Counts, state: Progress, o
 
     batches = (split.training + batch_size - 1) // batch_size
     networks, moments = jax.lax.fori_loop(0, batches, step, (state.networks, state.optimiser))
-    now = _error(config, lesson, split, networks, observation_size)
+    now = _error(config, lesson, split, networks, task)
     better = jnp.any((state.error - now) / jnp.abs(state.error) > config.improvement)
     kept = _choose(better | (state.epoch < 1), networks, state.kept)
     least = jnp.where(better, jnp.minimum(state.error, now), state.error)
@@ -349,9 +348,9 @@ def shuffled(key: Key, capacity: int, count: Int[Array, ""]) -> Int[Array, " C"]
     return jnp.argsort(draws + 2.0 * behind.astype(jnp.float32)).astype(jnp.int32)
 
 
-def normalise(data: Float[Array, "C D"], count: Int[Array, ""], observation_size: int) -> Normaliser:
+def normalise(data: Float[Array, "C D"], count: Int[Array, ""], task: Task) -> Normaliser:
     """Mean and standard deviation of the inputs in the first `count` rows."""
-    batch = unpack(data, observation_size)
+    batch = unpack(data, task.observation_size)
     inputs = jnp.concatenate((batch.observation, batch.action), axis=-1)
     held = (jnp.arange(data.shape[0]) < count).astype(jnp.float32)[:, None]
     number = count.astype(jnp.float32)
@@ -360,15 +359,16 @@ def normalise(data: Float[Array, "C D"], count: Int[Array, ""], observation_size
     return Normaliser(mean, jnp.where(std > 1e-6, std, 1.0))
 
 
-def support(config: DeepConfig, data: Float[Array, "C D"], count: Int[Array, ""], observation_size: int) -> Support:
+def support(config: DeepConfig, data: Float[Array, "C D"], count: Int[Array, ""], task: Task) -> Support:
     """Where the first `count` rows of the data lie, and which rewards there can be."""
-    batch = unpack(data, observation_size)
+    batch = unpack(data, task.observation_size)
     held = (jnp.arange(data.shape[0]) < count)[:, None]
     seen = jnp.concatenate((batch.observation, batch.next_observation))
     low, high = _range(seen, jnp.concatenate((held, held)))
     width = high - low
-    rewards = jnp.asarray(UNBOUNDED if config.reward_range is None else config.reward_range, jnp.float32)
-    if config.rollout_ends == "trusted" and config.reward_range is None:
+    declared = config.reward_range or (task.reward_range if config.rollout_ends == "trusted" else None)
+    rewards = jnp.asarray(UNBOUNDED if declared is None else declared, jnp.float32)
+    if config.rollout_ends == "trusted" and declared is None:
         least, most = _range(batch.reward[:, None], held)
         more = jnp.maximum(most - least, LEAST_WIDENING)
         rewards = jnp.concatenate((least - more, most + more))

@@ -1,4 +1,4 @@
-"""The deep loop for environments that live on the host, one seed: the rounds of `loop.py`, driven from Python.
+"""The deep loop for environments that live on the host, one seed: the pieces of `steps.py`, driven from Python.
 
 While the environment makes a step, the device is already busy with the gradient rounds after it: agents with a model do not
 need the new transition for them. `sac` does, and waits for it. Randomness depends on the key and on the numbers of the step and
@@ -21,14 +21,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
-from ubex.deep import agents, dynamics, programs, refills, termination
+from ubex.deep import agents, dynamics, refills, steps, termination
 from ubex.deep.agents import Agent, Info
 from ubex.deep.buffer import ModelBuffer, empty, width
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, Fitted
 from ubex.deep.refills import Refill
+from ubex.deep.rollout import Outlook
 from ubex.deep.termination import Termination
 from ubex.envs.adapter import Moved, World
+from ubex.envs.task import Task
 from ubex.keys import named
 from ubex.types import InputError, Key
 
@@ -90,9 +92,8 @@ class Shares(NamedTuple):
 
 def begin(
     config: DeepConfig,
+    task: Task,
     key: Key,
-    observation_size: int,
-    action_size: int,
     rows: int = 0,
     learn_ends: bool = False,
     ends_known: Sequence[bool] = (),
@@ -103,12 +104,14 @@ def begin(
     """
     if not config.initial_resets:
         raise InputError("initial_resets must be True: environments on the host begin their episodes anew at the horizon")
-    sizes = (observation_size, action_size)
-    agent = agents.init(config, named(key, "agent"), *sizes)
+    agent = agents.init(config, named(key, "agent"), task)
     modelled = config.model_based
-    model = dynamics.init(config, named(key, "model"), *sizes) if modelled else None
-    ends = termination.init(named(key, "termination"), *sizes) if modelled and learn_ends else None
-    data, none = np.zeros((rows, width(*sizes)), np.float32), np.full(action_size, np.nan, np.float32)
+    model = dynamics.init(config, named(key, "model"), task) if modelled else None
+    ends = termination.init(named(key, "termination"), task) if modelled and learn_ends else None
+    data, none = (
+        np.zeros((rows, width(task.observation_size, task.action_size)), np.float32),
+        np.full(task.action_size, np.nan, np.float32),
+    )
     history = tuple[Refill, ...]()
     if model is not None:
         written = np.zeros(config.num_buffers, np.int32)
@@ -135,7 +138,7 @@ class HostLoop:
 
     def _take(self, state: HostState) -> None:
         """Everything but the data, of which only the number of rows counts."""
-        self.agent: Agent = programs.copied(state.agent)  # rounds use their arguments up, and targets start as the same arrays
+        self.agent: Agent = steps.copied(state.agent)  # rounds use their arguments up, and targets start as the same arrays
         self.dynamics, self.termination, self.refills = state.dynamics, state.termination, state.refills
         self.pending = None if np.isnan(state.pending).any() else state.pending
         self.count, self.episodes, self.begun, self.elapsed = state.step, state.episodes, state.begun, state.elapsed
@@ -146,7 +149,7 @@ class HostLoop:
     @property
     def state(self) -> HostState:
         """What a checkpoint holds."""
-        pending = np.full(self.world.action_size, np.nan, np.float32) if self.pending is None else self.pending
+        pending = np.full(self.world.task.action_size, np.nan, np.float32) if self.pending is None else self.pending
         learned = (self.agent, self.dynamics, self.termination, self.refills, self.data[: self.count], pending)
         return HostState(*learned, self.count, self.episodes, self.begun, self.elapsed, self.capacity, self.key)
 
@@ -228,8 +231,8 @@ class HostLoop:
     def _resume(self) -> tuple[Float[np.ndarray, " O"], float]:
         """The observation and the return so far of the episode under way, or of a new one where it cannot be had again."""
         start = time.perf_counter()
-        first, size = self.count - self.elapsed, self.world.observation_size
-        acted, total = slice(size, size + self.world.action_size), 0.0
+        first, size = self.count - self.elapsed, self.world.task.observation_size
+        acted, total = slice(size, size + self.world.task.action_size), 0.0
         observation = self.world.reset(first, self._seed())
         for number in range(first, self.count):
             row = self.data[number]
@@ -266,16 +269,16 @@ class HostLoop:
             return
         assert self.dynamics is not None
         start = time.perf_counter()
-        data, place, size = jnp.array(self.data.copy()), np.int32(index), self.world.observation_size
+        data, place, task = jnp.array(self.data.copy()), np.int32(index), self.world.task
         if self.buffers is None:
             one, number_of = empty(self.config, self.data.shape[1]), self.config.num_buffers
             blank: ModelBuffer = jax.tree.map(lambda x: jnp.zeros((number_of, *x.shape), x.dtype), one)
             self.buffers = refills.again(self.refills, blank, functools.partial(self._refill, data))
         if number == 0:
-            self.dynamics, self.fitted = programs.fit(self.config, self.key, self.dynamics, data, place, size)
+            self.dynamics, self.fitted = steps.fit(self.config, task, self.key, self.dynamics, data, place)
             if self.termination is not None and self.data[: self.count, -1].any():
-                ends = (self.termination, data, place, size)
-                self.termination = programs.fit_termination(self.config, self.key, *ends)
+                ends = (self.termination, data, place)
+                self.termination = steps.fit_termination(self.config, task, self.key, *ends)
         self._ends = None  # nothing is compiled for the classifier before it has seen a termination
         if self.termination is not None and np.isfinite(self.termination.log_odds):
             self._ends = self.termination
@@ -290,20 +293,19 @@ class HostLoop:
     def _refill(self, data: Float[Array, "C D"], buffers: ModelBuffer, made: Refill) -> ModelBuffer:
         """The buffers, used up, with the rollouts of one retraining."""
         known = (made.dynamics, made.actor, buffers, data, made.segment, made.termination)
-        functions = (self.world.observation_size, self.world.terminates, self.world.reward)
-        filled: ModelBuffer = programs.refill(self.config, self.key, *known, *functions)
-        return filled
+        filled: tuple[ModelBuffer, Outlook] = steps.refill(self.config, self.world.task, self.key, *known)
+        return filled[0]
 
     def _choose(self, index: int, number: int, observation: Float[np.ndarray, " O"]) -> Float[np.ndarray, " A"]:
         """A sampled action, after the rounds before it are done."""
         start = time.perf_counter()
         if self._keys is None or self._keys[0] != index:
             if index < 0:
-                self._keys = (index, programs.initial_keys(self.config, self.key), None)
+                self._keys = (index, steps.initial_keys(self.config, self.key), None)
             else:
-                self._keys = (index, *programs.step_keys(self.config, self.key, np.int32(index)))
-        at, size = np.int32(number), self.world.action_size
-        action = np.asarray(programs.act(self.config, self._keys[1], at, self.agent.actor, observation, size))
+                self._keys = (index, *steps.step_keys(self.config, self.key, np.int32(index)))
+        at = np.int32(number)
+        action = np.asarray(steps.act(self.config, self.world.task, self._keys[1], at, self.agent.actor, observation))
         self._add(device=time.perf_counter() - start)
         self._check()
         return action
@@ -314,9 +316,8 @@ class HostLoop:
         assert self._keys[2] is not None
         start = time.perf_counter()
         at, count = np.int32(number), np.int32(self.count)
-        sizes = (self._ends, self.world.observation_size, self.world.terminates, self.world.reward)
-        known = (self.dynamics, self.buffers, self._on_device, count, *sizes)
-        self.agent, info, bad = programs.rounds(self.config, self._keys[2], at, self.agent, *known)
+        known = (self.dynamics, self.buffers, self._on_device, count, self._ends)
+        self.agent, info, bad = steps.rounds_after(self.config, self.world.task, self._keys[2], at, self.agent, *known)
         self._last = (step, info, bad)
         self._add(device=time.perf_counter() - start)
 
@@ -324,9 +325,9 @@ class HostLoop:
         """Remembers the run as it is now, to go back to when a loss is not finite."""
         self._check()
         start = time.perf_counter()
-        if not bool(programs.finite(self.agent)):
+        if not bool(steps.finite(self.agent)):
             self._go_back(f"a weight is not finite at step {self.count}")
-        self._sound = self.state._replace(agent=programs.copied(self.agent))
+        self._sound = self.state._replace(agent=steps.copied(self.agent))
         self._add(device=time.perf_counter() - start)
 
     def _check(self) -> None:
@@ -354,5 +355,5 @@ class HostLoop:
         ends = np.array([moved.terminated], np.float32)
         row[:] = np.concatenate((observation, action, np.array([moved.reward], np.float32), moved.observation, ends))
         if not self.config.model_based:
-            self._on_device = programs.append(self._on_device, np.int32(self.count), row.copy())
+            self._on_device = steps.append(self._on_device, np.int32(self.count), row.copy())
         self.count, self.elapsed, self.pending = self.count + 1, self.elapsed + 1, None

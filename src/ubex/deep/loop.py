@@ -1,9 +1,4 @@
-"""The deep loop (appendix, Algorithm 2), in compiled pieces, all seeds at once on a leading axis K.
-
-A segment is F steps in the environment: the model is trained, its rollouts refill the buffers, and then every step is followed
-by G gradient rounds. Segments are numbered; randomness depends on the key and the numbers alone, so that a run can stop between
-two segments and go on as if it had not.
-"""
+"""The deep loop for environments of this package: the pieces of `steps.py`, compiled, all seeds at once on a leading axis K."""
 
 from __future__ import annotations
 
@@ -13,17 +8,17 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from ubex.deep import actor as policy
-from ubex.deep import agents, dynamics, refills, rollout
-from ubex.deep.agents import Agent, Info, draw_noise, gradient_round
-from ubex.deep.buffer import Batch, ModelBuffer, below, empty, pack, pick, unpack, width
+from ubex.deep import agents, dynamics, refills, steps
+from ubex.deep.agents import Agent, Info
+from ubex.deep.buffer import Batch, ModelBuffer, empty, pack, width
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, Fitted
 from ubex.deep.networks import MLP
 from ubex.deep.refills import Refill
-from ubex.deep.rollout import Outlook, Reward, Terminates
+from ubex.deep.rollout import Outlook
 from ubex.envs.continuous import ContinuousEnv
 from ubex.keys import named
 from ubex.types import Key
@@ -65,30 +60,6 @@ class Evaluation(NamedTuple):
     actions: Float[Array, "*k H A"]
 
 
-def capacity(config: DeepConfig, segments: int) -> int:
-    """Transitions of a whole run."""
-    return config.initial_steps + segments * config.retrain_every
-
-
-def observed(config: DeepConfig, index: Int[Array, ""]) -> Int[Array, ""]:
-    """Transitions before segment number `index`."""
-    return config.initial_steps + index * config.retrain_every
-
-
-def act(key: Key, actor: MLP, observation: Float[Array, " O"], action_size: int) -> Float[Array, " A"]:
-    """A sampled action, in [-1, 1]."""
-    return policy.sample(actor, observation, jax.random.normal(key, (action_size,), jnp.float32)).action
-
-
-def step_keys(
-    config: DeepConfig, key: Key, index: Int[Array, ""]
-) -> tuple[Shaped[PRNGKeyArray, " F"], Shaped[PRNGKeyArray, "F G 2"]]:
-    """Keys of the steps of segment number `index` in the environment, and of the gradient rounds after each."""
-    for_steps, for_rounds = jax.random.split(named(jax.random.fold_in(key, index), "learn"))
-    keys = jax.random.split(for_rounds, (config.retrain_every, config.updates_per_step, 2))
-    return jax.random.split(for_steps, config.retrain_every), keys
-
-
 def _environment_step(
     env: ContinuousEnv, key: Key, actor: MLP, state: Any, elapsed: Int[Array, ""], resets: bool = True
 ) -> tuple[Any, Int[Array, ""], Float[Array, " D"], Float[Array, ""]]:
@@ -98,7 +69,7 @@ def _environment_step(
     """
     observation = env.observe(state)
     for_action, for_step, for_reset = jax.random.split(key, 3)
-    action = act(for_action, actor, observation, env.action_size)
+    action = steps.action(env.task, for_action, actor, observation)
     step = env.step(for_step, state, policy.to_environment(action, env.action_low, env.action_high))
     row = pack(Batch(observation, action, step.reward, env.observe(step.state), step.terminated.astype(jnp.float32)))
     over = step.terminated | (elapsed + 1 >= env.horizon) if resets else step.terminated
@@ -109,12 +80,11 @@ def _environment_step(
 
 def begin(config: DeepConfig, env: ContinuousEnv, keys: Shaped[PRNGKeyArray, " K"], segments: int) -> Seed:
     """Untrained agents, and the first steps in the environment."""
-    sizes = (env.observation_size, env.action_size)
-    each = [agents.init(config, named(key, "agent"), *sizes) for key in keys]
+    each = [agents.init(config, named(key, "agent"), env.task) for key in keys]
     agent = jax.tree.map(lambda *parts: jnp.stack(parts), *each)
     model: Dynamics | None = None
     if config.model_based:
-        models = [dynamics.init(config, named(key, "model"), *sizes) for key in keys]
+        models = [dynamics.init(config, named(key, "model"), env.task) for key in keys]
         model = jax.tree.map(lambda *parts: jnp.stack(parts), *models)
     data, state = _first_steps(config, env, keys, agent.actor, segments)
     return Seed(agent, model, data, state, jnp.zeros(len(keys), jnp.int32))
@@ -134,7 +104,7 @@ def _first_steps(
         for_steps, for_first, for_start = jax.random.split(named(key, "initial"), 3)
         first = (env.reset(for_first), jnp.asarray(0, jnp.int32))
         rows = jax.lax.scan(step, first, jax.random.split(for_steps, config.initial_steps))[1]
-        data = jnp.zeros((capacity(config, segments), rows.shape[1]), jnp.float32).at[: config.initial_steps].set(rows)
+        data = jnp.zeros((steps.capacity(config, segments), rows.shape[1]), jnp.float32).at[: config.initial_steps].set(rows)
         return data, env.reset(for_start)
 
     with agents.precision(config):
@@ -149,17 +119,6 @@ def begin_buffers(config: DeepConfig, env: ContinuousEnv, seeds: int) -> ModelBu
     return ModelBuffer(jnp.zeros((*leading, *one.rows.shape), jnp.float32), jnp.zeros(leading, jnp.int32))
 
 
-def fit_one(
-    config: DeepConfig, key: Key, model: Dynamics, data: Float[Array, "C D"], index: Int[Array, ""], observation_size: int
-) -> tuple[Dynamics, Fitted]:
-    """Trains the models of one seed on all data before segment number `index`."""
-    return dynamics.train(config, _fit_key(key, index), model, data, observed(config, index), observation_size)
-
-
-def _fit_key(key: Key, index: Int[Array, ""]) -> Key:
-    return named(jax.random.fold_in(key, index), "fit")
-
-
 @functools.partial(jax.jit, static_argnames=("config", "env"))
 def fit(
     config: DeepConfig, env: ContinuousEnv, keys: Shaped[PRNGKeyArray, " K"], seeds: Seed, index: Int[Array, ""]
@@ -167,29 +126,10 @@ def fit(
     """Trains the models on all data before segment number `index`."""
 
     assert seeds.dynamics is not None
-    here = jax.vmap(_fit_key, in_axes=(0, None))(keys, index)
-    few = len(keys) // STRAGGLERS
-    known = (seeds.dynamics, seeds.data, observed(config, index), env.observation_size)
+    here = jax.vmap(steps.fit_key, in_axes=(0, None))(keys, index)
+    known = (seeds.dynamics, seeds.data, steps.observed(config, index), env.task)
     with agents.precision(config):
-        return dynamics.train_together(config, here, *known, few)
-
-
-def refill_one(
-    config: DeepConfig,
-    key: Key,
-    model: Dynamics,
-    actor: MLP,
-    buffers: ModelBuffer,
-    data: Float[Array, "C D"],
-    index: Int[Array, ""],
-    observation_size: int,
-    terminates: Terminates,
-    reward: Reward | None = None,
-) -> tuple[ModelBuffer, Outlook]:
-    """Rollouts of one seed from states before segment number `index`, into its buffers."""
-    here = named(jax.random.fold_in(key, index), "rollouts")
-    start = (data, observed(config, index))
-    return rollout.refill(config, here, model, actor, buffers, *start, observation_size, terminates, reward)
+        return dynamics.train_together(config, here, *known, len(keys) // STRAGGLERS)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "env"), donate_argnames="buffers")
@@ -208,10 +148,10 @@ def refill(
     def one(
         key: Key, model: Dynamics, actor: MLP, data: Float[Array, "C D"], buffers: ModelBuffer
     ) -> tuple[ModelBuffer, Outlook]:
-        return refill_one(config, key, model, actor, buffers, data, index, env.observation_size, env.terminates)
+        made: tuple[ModelBuffer, Outlook] = steps.refill(config, env.task, key, model, actor, buffers, data, index)
+        return made
 
-    with agents.precision(config):
-        return jax.vmap(one)(keys, model, actor, data, buffers)
+    return jax.vmap(one)(keys, model, actor, data, buffers)
 
 
 def refilled(
@@ -243,17 +183,17 @@ def learn(
 
     def one(key: Key, seed: Seed, buffers: ModelBuffer | None) -> tuple[Seed, Learned]:
         numbers = jnp.arange(config.retrain_every, dtype=jnp.int32)
-        for_steps, for_rounds = step_keys(config, key, index)
+        for_steps, for_rounds = steps.step_keys(config, key, index)
 
         def step(
             carry: Seed, now: tuple[Int[Array, ""], Key, Shaped[PRNGKeyArray, "G 2"]]
         ) -> tuple[Seed, tuple[Info, Array, Array]]:
             number, for_step, keys = now
             state, elapsed, row, reward = _environment_step(env, for_step, carry.agent.actor, carry.env_state, carry.elapsed)
-            place = observed(config, index) + number
+            place = steps.observed(config, index) + number
             data = carry.data.at[place].set(row)
-            known = (buffers, data, place + 1, env.observation_size, env.terminates)
-            agent, info, bad = rounds(config, keys, carry.agent, carry.dynamics, *known)
+            known = (carry.agent, carry.dynamics, buffers, data, place + 1)
+            agent, info, bad = steps.rounds(config, env.task, keys, *known)
             return carry._replace(agent=agent, data=data, env_state=state, elapsed=elapsed), (info, bad, reward)
 
         seed, (info, bad, reward) = jax.lax.scan(step, seed, (numbers, for_steps, for_rounds))
@@ -263,55 +203,6 @@ def learn(
     with agents.precision(config):
         result: tuple[Seed, Learned] = jax.vmap(one)(keys, seeds, buffers)
     return result
-
-
-def rounds(
-    config: DeepConfig,
-    keys: Shaped[PRNGKeyArray, "G 2"],
-    agent: Agent,
-    model: Dynamics | None,
-    buffers: ModelBuffer | None,
-    data: Float[Array, "C D"],
-    count: Int[Array, ""],
-    observation_size: int,
-    terminates: Terminates,
-    reward: Reward | None = None,
-) -> tuple[Agent, Info, Bool[Array, ""]]:
-    """The gradient rounds after one step in the environment: the agent, averages, and whether some loss is not finite.
-
-    Agents without a model learn from the first `count` rows of the data; others do not look at them.
-    """
-    action_size = data.shape[-1] - width(observation_size, 0)
-
-    def update(agent: Agent, keys: Shaped[PRNGKeyArray, "2"]) -> tuple[Agent, Info]:
-        noise = draw_noise(config, keys[0], observation_size, action_size)
-        shared, own = batches(config, keys[1], buffers, data, count, observation_size)
-        return gradient_round(config, noise, agent, model, shared, own, terminates, reward)
-
-    agent, info = jax.lax.scan(update, agent, keys)
-    bad = ~(jnp.isfinite(jnp.sum(info.critic_loss)) & jnp.isfinite(jnp.sum(info.actor_loss)))
-    if config.has_unet:
-        bad = bad | ~jnp.isfinite(jnp.sum(info.u_loss))
-    return agent, jax.tree.map(lambda x: jnp.mean(x), info), bad
-
-
-def batches(
-    config: DeepConfig,
-    key: Key,
-    buffers: ModelBuffer | None,
-    data: Float[Array, "C D"],
-    count: Int[Array, ""],
-    observation_size: int,
-) -> tuple[Batch, Batch]:
-    """A batch of the model-randomised buffer, and one of each model's own; without a model, of the data."""
-    if buffers is None:
-        bits = jax.random.bits(key, (config.batch_size,), jnp.uint32)
-        batch = unpack(data[below(bits, count)], observation_size)
-        return batch, batch
-    bits = jax.random.bits(key, (config.num_buffers, config.batch_size), jnp.uint32)
-    drawn = unpack(jax.vmap(pick)(bits, buffers), observation_size)
-    shared = Batch(*(x[0] for x in drawn))
-    return shared, shared if config.twin else Batch(*(x[1:] for x in drawn))
 
 
 @functools.partial(jax.jit, static_argnames=("config", "env"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -14,14 +13,11 @@ from ubex.deep.buffer import Batch, ModelBuffer, below, pack, put, unpack
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, Prediction, predict
 from ubex.deep.networks import MLP, Product, product, rounded_product
+from ubex.envs.task import Task
 from ubex.types import Key
 
 CHUNKS = 16
 """A step of all rollouts is made in about this many parts, one after the other, so that activations stay small."""
-
-Terminates = Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Bool[Array, ""]]
-Reward = Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Float[Array, ""]]
-"""Of (observation, action in [-1, 1], next observation), where it is known; None means that the models predict it."""
 
 
 def multiplication(config: DeepConfig) -> Product:
@@ -81,33 +77,24 @@ def predict_dealt(
 
 
 def transition(
+    task: Task,
     key: Key,
     said: Prediction,
     dynamics: Dynamics,
     observation: Float[Array, "M B O"],
     action: Float[Array, "M B A"],
-    terminates: Terminates,
-    reward: Reward | None = None,
 ) -> Batch:
     """A next observation and a reward, in the range that rewards can have, drawn from what models say; a reward that is known
     is not drawn."""
     drawn = said.mean + jnp.exp(0.5 * said.log_var) * jax.random.normal(key, said.mean.shape, jnp.float32)
     after, earned = observation + drawn[..., :-1], dynamics.support.bounded(drawn[..., -1])
-    over = jax.vmap(jax.vmap(terminates))(observation, action, after).astype(jnp.float32)
-    if reward is not None:
-        earned = jax.vmap(jax.vmap(reward))(observation, action, after)
+    over = jax.vmap(jax.vmap(task.terminates))(observation, action, after).astype(jnp.float32)
+    if task.reward is not None:
+        earned = jax.vmap(jax.vmap(task.reward))(observation, action, after)
     return Batch(observation, action, earned, after, over)
 
 
-def rollouts(
-    config: DeepConfig,
-    key: Key,
-    dynamics: Dynamics,
-    actor: MLP,
-    start: Float[Array, "P M B O"],
-    terminates: Terminates,
-    reward: Reward | None = None,
-) -> Rows:
+def rollouts(config: DeepConfig, task: Task, key: Key, dynamics: Dynamics, actor: MLP, start: Float[Array, "P M B O"]) -> Rows:
     """Rollouts of the policy: P parts for M buffers, the model-randomised one first, then one for each model.
 
     The result has the steps on a leading axis. `config.rollout_ends` says what ends a rollout, and what is stored then.
@@ -123,7 +110,7 @@ def rollouts(
         if len(observation) > 1:
             own = predict_own(config, dynamics, observation[1:], action[1:])
             said = Prediction(*(jnp.concatenate(pair) for pair in zip(said, own, strict=True)))
-        return transition(for_noise, said, dynamics, observation, action, terminates, reward)
+        return transition(task, for_noise, said, dynamics, observation, action)
 
     def step(carry: tuple[Array, Bool[Array, "P M B"]], key: Key) -> tuple[tuple[Array, Array], Rows]:
         observation, alive = carry
@@ -143,15 +130,13 @@ def rollouts(
 
 def refill(
     config: DeepConfig,
+    task: Task,
     key: Key,
     dynamics: Dynamics,
     actor: MLP,
     buffers: ModelBuffer,
     data: Float[Array, "C D"],
     count: Int[Array, ""],
-    observation_size: int,
-    terminates: Terminates,
-    reward: Reward | None = None,
 ) -> tuple[ModelBuffer, Outlook]:
     """New rollouts from observed states in every buffer: model-randomised first, then one buffer per model.
 
@@ -161,8 +146,8 @@ def refill(
     parts = next(parts for parts in range(min(CHUNKS, config.rollouts), 0, -1) if config.rollouts % parts == 0)
     for_start, for_steps = jax.random.split(key)
     chosen = below(jax.random.bits(for_start, (parts, number, config.rollouts // parts), jnp.uint32), count)
-    start = unpack(data[chosen], observation_size).observation
-    made = rollouts(config, for_steps, dynamics, actor, start, terminates, reward)
+    start = unpack(data[chosen], task.observation_size).observation
+    made = rollouts(config, task, for_steps, dynamics, actor, start)
 
     def by_buffer(x: Array) -> Array:
         """All steps of one buffer together, the first step first."""

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ubex.deep.buffer import Batch, below, unpack
 from ubex.deep.networks import MLP, descend, mlp
-from ubex.deep.rollout import Terminates
+from ubex.envs.task import Task, Terminates
 from ubex.keys import named
 from ubex.types import Key
 
@@ -39,9 +39,9 @@ class Termination(NamedTuple):
     optimiser: Any
 
 
-def init(key: Key, observation_size: int, action_size: int) -> Termination:
+def init(key: Key, task: Task) -> Termination:
     """An untrained classifier, for which no episode ends."""
-    inputs = 2 * observation_size + action_size
+    inputs = 2 * task.observation_size + task.action_size
     network = mlp(key, inputs, HIDDEN, 1, jnp.tanh)
     nothing, one = jnp.zeros(inputs, jnp.float32), jnp.ones(inputs, jnp.float32)
     return Termination(network, nothing, one, jnp.asarray(-jnp.inf, jnp.float32), optax.adam(RATE).init(network))
@@ -51,16 +51,14 @@ def _inputs(batch: Batch) -> Float[Array, "*b I"]:
     return jnp.concatenate((batch.observation, batch.action, batch.next_observation), axis=-1)
 
 
-def train(
-    key: Key, termination: Termination, data: Float[Array, "C D"], count: Int[Array, ""], observation_size: int
-) -> Termination:
+def train(task: Task, key: Key, termination: Termination, data: Float[Array, "C D"], count: Int[Array, ""]) -> Termination:
     """Trains on the first `count` rows of the data.
 
     Batches hold as many terminations as other transitions, so that a rare end is learned at all. `log_odds` puts the true
     shares back, so that `bound` gives the likelier of the two.
     """
     held = jnp.arange(data.shape[0], dtype=jnp.int32) < count
-    batch = unpack(data, observation_size)
+    batch = unpack(data, task.observation_size)
     over = held & (batch.terminated > 0.5)
     ends = jnp.sum(over.astype(jnp.int32))
     others = count - ends

@@ -19,7 +19,7 @@ from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, predict_all
 from ubex.deep.networks import MLP, Product, halved_product, mlp, product
-from ubex.deep.rollout import Reward, Terminates
+from ubex.envs.task import Reward, Task, Terminates
 from ubex.types import Key, NextValues
 
 
@@ -44,9 +44,9 @@ class Local(NamedTuple):
     gap: Float[Array, " B"]
 
 
-def init(config: DeepConfig, key: Key, observation_size: int, action_size: int) -> MLP:
+def init(config: DeepConfig, key: Key, task: Task) -> MLP:
     """A U-net with orthogonal weights."""
-    return mlp(key, observation_size + action_size, config.critic_hidden, 1, jnp.tanh)
+    return mlp(key, task.observation_size + task.action_size, config.critic_hidden, 1, jnp.tanh)
 
 
 def raw(unet: MLP, observation: Float[Array, "B O"], action: Float[Array, "B A"]) -> Float[Array, " B"]:
@@ -70,33 +70,31 @@ class Noise(NamedTuple):
     """The models', for sampled next states; K is 0 where the mean is taken."""
 
 
-def noise_shapes(config: DeepConfig, observation_size: int, action_size: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def noise_shapes(config: DeepConfig, task: Task) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Shapes of a `Noise`."""
     actions = config.gap_actions if config.estimator.own_values else config.w_actions
     models = config.num_models if config.w_actions == 1 else 1
     states = config.gap_actions if config.sampled_states and config.estimator.own_values else 0
-    return (models, config.batch_size, actions, action_size), (config.num_models, config.batch_size, states, observation_size)
+    return (models, config.batch_size, actions, task.action_size), (
+        config.num_models,
+        config.batch_size,
+        states,
+        task.observation_size,
+    )
 
 
 def next_values(
-    config: DeepConfig,
-    noise: Noise,
-    dynamics: Dynamics,
-    critics: MLP,
-    actor: MLP,
-    batch: Batch,
-    terminates: Terminates,
-    reward: Reward | None = None,
+    config: DeepConfig, task: Task, noise: Noise, dynamics: Dynamics, critics: MLP, actor: MLP, batch: Batch
 ) -> Sampled:
     """Moments of the values at the next step under every model, and every model's mean reward."""
     multiply = _multiplication(config)
     said = predict_all(config, dynamics, batch.observation, batch.action, multiply)
     after = batch.observation[None] + said.mean[..., :-1]
-    rewards = dynamics.support.bounded(said.mean[..., -1]) if reward is None else _known_rewards(batch, after, reward)
+    rewards = dynamics.support.bounded(said.mean[..., -1]) if task.reward is None else _known_rewards(batch, after, task.reward)
     only_w = not config.estimator.own_values
     actions = jnp.broadcast_to(noise.actions, (config.num_models, *noise.actions.shape[1:]))
     for_w = actions[:, :, : config.w_actions] if config.sampled_states else actions
-    values = _at_actions(config, critics, actor, after, for_w) * _alive(batch, after[:, :, None], terminates)[:, None]
+    values = _at_actions(config, critics, actor, after, for_w) * _alive(batch, after[:, :, None], task.terminates)[:, None]
     mean = jnp.mean(values, axis=1)
     used = mean[..., : config.w_actions]
     bar = jnp.mean(used, axis=-1)
@@ -110,7 +108,7 @@ def next_values(
         return Sampled(unknown, rewards, excess)
     if config.sampled_states:
         drawn = after[:, :, None] + jnp.exp(0.5 * said.log_var[:, :, None, :-1]) * noise.states
-        values = _at_pairs(multiply, critics, actor, drawn, actions) * _alive(batch, drawn, terminates)[:, None]
+        values = _at_pairs(multiply, critics, actor, drawn, actions) * _alive(batch, drawn, task.terminates)[:, None]
         mean = jnp.mean(values, axis=1)
     own = jnp.einsum("iibk->ibk", values)
     var_bar, var_own, var_gap = (jnp.var(x, axis=-1, ddof=1) for x in (mean, own, own - mean))
@@ -164,18 +162,9 @@ def _at_pairs(
     return jnp.moveaxis(said, 0, 1)
 
 
-def local(
-    config: DeepConfig,
-    noise: Noise,
-    dynamics: Dynamics,
-    critics: MLP,
-    actor: MLP,
-    batch: Batch,
-    terminates: Terminates,
-    reward: Reward | None = None,
-) -> Local:
+def local(config: DeepConfig, task: Task, noise: Noise, dynamics: Dynamics, critics: MLP, actor: MLP, batch: Batch) -> Local:
     """The uncertainty rewards of a batch (eqs. pombu_q_rewards and exact_ube_q_rewards, by sampling)."""
-    seen = next_values(config, noise, dynamics, critics, actor, batch, terminates, reward)
+    seen = next_values(config, task, noise, dynamics, critics, actor, batch)
     estimate = config.estimator.local
     assert estimate is not None
     w = ube.epistemic(seen.moments, 1)

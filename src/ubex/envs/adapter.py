@@ -12,21 +12,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from ubex import checks
 from ubex.envs.base import TabularEnv
 from ubex.envs.continuous import ContinuousEnv
 from ubex.envs.custom import MAX_STEPS
+from ubex.envs.task import Task, never
 from ubex.types import InputError
 
 LARGEST = float(np.finfo(np.float32).max)
 SUPPORTED = "deep agents support a 1-D Box of observations and a bounded 1-D Box of real-valued actions"
 TABULAR = "tabular agents support Discrete observations with Discrete actions"
 FLATTEN = "gymnasium.wrappers.FlattenObservation makes a 1-D Box of images, dictionaries and tuples"
-
-Terminates = Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Bool[Array, ""]]
-Reward = Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Float[Array, ""]]
 
 
 class Moved(NamedTuple):
@@ -46,20 +44,12 @@ class World(NamedTuple):
     name: str
     low: Float[np.ndarray, " A"]
     high: Float[np.ndarray, " A"]
-    observation_size: int
     dtype: np.dtype[Any]
     """Of the environment's actions."""
     horizon: int | None
     """Steps after which an episode is cut off here, besides what the environment does."""
-    terminates: Terminates
-    """(observation, action in [-1, 1], next observation) -> whether an episode ends there; for learned models."""
-    reward: Reward | None = None
-    """The same for the reward, where it is known; None means that models learn it."""
-
-    @property
-    def action_size(self) -> int:
-        """Numbers of an action."""
-        return len(self.low)
+    task: Task
+    """What the agent is told of it."""
 
     def reset(self, number: int, seed: int | None = None) -> Float[np.ndarray, " O"]:
         """The first observation of an episode; `number` is the step that errors name."""
@@ -105,9 +95,9 @@ class World(NamedTuple):
                 observation = np.asarray(given, np.float32)
         except (TypeError, ValueError):
             raise InputError(f"the observation of {self.name} {where} holds no numbers: {type(given).__name__}") from None
-        if observation.shape != (self.observation_size,):
+        if observation.shape != (self.task.observation_size,):
             raise InputError(
-                f"the observation of {self.name} {where} has shape {observation.shape}, not ({self.observation_size},)"
+                f"the observation of {self.name} {where} has shape {observation.shape}, not ({self.task.observation_size},)"
             )
         if not np.isfinite(observation).all():
             place = int(np.flatnonzero(~np.isfinite(observation))[0])
@@ -158,7 +148,8 @@ def world(env: Any, horizon: int | None = None, terminates: Any = None, reward: 
     if reward is not None:
         _check_function("reward", reward, size, len(low), "f", "one float32 number")
         known = in_bounds(reward, *bounds)
-    return World(env, name, low, high, size, acted.dtype, horizon, inside, known)
+    rewards = own.env.reward_range if isinstance(own, GymContinuous) else None
+    return World(env, name, low, high, acted.dtype, horizon, Task(size, len(low), inside, known, rewards))
 
 
 def knows_its_ends(env: Any) -> bool:
@@ -167,11 +158,6 @@ def knows_its_ends(env: Any) -> bool:
     from ubex.envs.locomotion import Body
 
     return isinstance(env, ContinuousEnv | Body) or isinstance(getattr(env, "unwrapped", env), GymContinuous)
-
-
-def never(observation: Float[Array, " O"], action: Float[Array, " A"], after: Float[Array, " O"]) -> Bool[Array, ""]:
-    """No episode ends inside the model."""
-    return jnp.asarray(False)
 
 
 @functools.lru_cache(maxsize=32)

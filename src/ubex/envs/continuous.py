@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from jaxtyping import Array, Bool, Float
 
+from ubex.envs.task import Task, Terminates
 from ubex.types import Key
 
 State: TypeAlias = Any
@@ -38,7 +39,12 @@ class ContinuousEnv(NamedTuple):
     """(key, state, action) -> what it leads to."""
     observe: Callable[[State], Float[Array, " O"]]
     """What the agent sees of a state."""
-    terminates: Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Bool[Array, ""]]
+    terminates: Terminates
     """(observation, action, next observation) -> whether the episode ends there; for learned models, which have no state."""
     reward_range: tuple[float, float] | None = None
     """The lowest and the highest reward that a step can have; None where it is not known."""
+
+    @property
+    def task(self) -> Task:
+        """What a deep agent is told of it."""
+        return Task(self.observation_size, self.action_size, self.terminates, None, self.reward_range)

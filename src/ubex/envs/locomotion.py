@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, UInt8
 
+from ubex.envs.task import Terminates, never
 from ubex.types import InputError
 
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
@@ -37,20 +38,13 @@ WALKER_HEIGHTS, WALKER_ANGLES = (0.8, 2.0), (-1.0, 1.0)
 ANT_HEIGHTS = (0.2, 1.0)
 """MuJoCo's Ant: closed interval of the height, the first entry."""
 
-Terminates = Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Bool[Array, ""]]
 
-
-class Task(NamedTuple):
+class TaskEntry(NamedTuple):
     """A line of the table."""
 
     summary: str
     make: Callable[..., Body]
     """Makes it; `render_mode="rgb_array"` for pictures."""
-
-
-def never(observation: Float[Array, " O"], action: Float[Array, " A"], after: Float[Array, " O"]) -> Bool[Array, ""]:
-    """HalfCheetah: no episode ends before its time."""
-    return jnp.asarray(False)
 
 
 def pybullet_walker(observation: Float[Array, " O"], action: Float[Array, " A"], after: Float[Array, " O"]) -> Bool[Array, ""]:
@@ -207,17 +201,17 @@ def no_log(mujoco: Any) -> Iterator[None]:
         mujoco.set_mju_user_warning(before)
 
 
-def _pybullet(name: str, gymnasium_id: str, left_out: int, terminates: Terminates) -> Task:
+def _pybullet(name: str, gymnasium_id: str, left_out: int, terminates: Terminates) -> TaskEntry:
     make = functools.partial(in_pybullet, name, gymnasium_id, left_out, terminates)
-    return Task(f"{gymnasium_id} without feet contacts (ubex[pybullet])", make)
+    return TaskEntry(f"{gymnasium_id} without feet contacts (ubex[pybullet])", make)
 
 
-def _mujoco(name: str, gymnasium_id: str, terminates: Terminates, **settings: Any) -> Task:
+def _mujoco(name: str, gymnasium_id: str, terminates: Terminates, **settings: Any) -> TaskEntry:
     make = functools.partial(in_mujoco, name, gymnasium_id, terminates, **settings)
-    return Task(f"{gymnasium_id}{' without contact forces' if settings else ''} (ubex[mujoco])", make)
+    return TaskEntry(f"{gymnasium_id}{' without contact forces' if settings else ''} (ubex[mujoco])", make)
 
 
-LOCOMOTION: Mapping[str, Task] = MappingProxyType(
+LOCOMOTION: Mapping[str, TaskEntry] = MappingProxyType(
     {
         "pybullet-halfcheetah": _pybullet("pybullet-halfcheetah", "HalfCheetahBulletEnv-v0", 6, never),
         "pybullet-walker2d": _pybullet("pybullet-walker2d", "Walker2DBulletEnv-v0", 2, pybullet_walker),

@@ -118,10 +118,7 @@ class Pendulum(Experiment):
         """The agent of a cell."""
         settings: Mapping[str, Any] = cell.settings
         own = {name: settings[name] for name in ("num_models", "gain", "precision")}
-        chosen = {**PRESETS[self.preset], "method": cell.method, **own}
-        if chosen.get("rollout_ends") == "trusted":
-            chosen["reward_range"] = sparse_pendulum(settings["noise"]).reward_range
-        return DeepConfig(**chosen)
+        return DeepConfig(**{**PRESETS[self.preset], "method": cell.method, **own})
 
     def key(self, cell: Cell, seed: int) -> Key:
         """Of the cell without its precision and preset, so that runs that differ in them alone can be compared in pairs."""
