@@ -118,7 +118,7 @@ class NoOptions:
 
 def list_command(arguments: list[str]) -> int:
     """environments, estimators, agents, experiments"""
-    from ubex.deep.config import DEEP_AGENTS
+    from ubex.deep.methods import DEEP_METHODS
     from ubex.envs import ENVS
     from ubex.envs.locomotion import LOCOMOTION
     from ubex.estimators import ESTIMATORS
@@ -132,7 +132,7 @@ def list_command(arguments: list[str]) -> int:
         "environments, locomotion": LOCOMOTION,
         "estimators": ESTIMATORS,
         "agents, tabular": AGENTS,
-        "agents, deep": DEEP_AGENTS,
+        "agents, deep": DEEP_METHODS,
         "experiments": EXPERIMENTS,
     }
     for title, entries in kinds.items():

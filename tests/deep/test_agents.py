@@ -12,7 +12,8 @@ import pytest
 from deep.tiny import config
 from ubex.deep import actor, agents, critics, dynamics, uncertainty
 from ubex.deep.buffer import Batch
-from ubex.deep.config import DEEP_AGENTS, DeepConfig
+from ubex.deep.config import DeepConfig
+from ubex.deep.methods import DEEP_METHODS
 from ubex.deep.networks import MLP, polyak
 from ubex.envs.task import Task
 
@@ -57,7 +58,7 @@ def trail(settings: DeepConfig) -> list[agents.Agent]:
     return TRAILS[settings]
 
 
-@pytest.mark.parametrize("method", DEEP_AGENTS)
+@pytest.mark.parametrize("method", DEEP_METHODS)
 def test_a_round_moves_every_part_and_keeps_the_structure(method: str) -> None:
     settings = config(method=method, critic_rate=1e-2)
     first, last, seen = rounds(settings)

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from ubex.deep.config import DEEP_AGENTS, LAPTOP, DeepConfig
+from ubex.deep.config import LAPTOP, DeepConfig
+from ubex.deep.methods import DEEP_METHODS
 from ubex.types import InputError
 
 
@@ -36,7 +37,7 @@ def test_settings_that_make_no_sense_get_one_line(change: dict[str, Any], messag
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("method", DEEP_AGENTS)
+@pytest.mark.parametrize("method", DEEP_METHODS)
 def test_every_agent_has_settings(method: str) -> None:
     config = DeepConfig(method=method, **LAPTOP)
     assert config.num_buffers == {"sac": 0, "mbpo": 1}.get(method, config.num_models + 1)

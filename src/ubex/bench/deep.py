@@ -17,7 +17,8 @@ from ubex import checks
 from ubex.deep import agents, dynamics, loop, uncertainty
 from ubex.deep.agents import precision
 from ubex.deep.buffer import ModelBuffer, unpack, width
-from ubex.deep.config import DEEP_AGENTS, LAPTOP, PRECISIONS, DeepConfig
+from ubex.deep.config import LAPTOP, PRECISIONS, DeepConfig
+from ubex.deep.methods import DEEP_METHODS
 from ubex.deep.networks import MLP
 from ubex.deep.networks import sizes as layer_sizes
 from ubex.envs.sparse_pendulum import sparse_pendulum
@@ -54,7 +55,7 @@ class Deep:
     def __post_init__(self) -> None:
         """Refuses values that make no sense."""
         for method in self.methods:
-            checks.one_of("method", method, DEEP_AGENTS)
+            checks.one_of("method", method, DEEP_METHODS)
         for number in self.seeds:
             checks.whole("seeds", number, 1)
         checks.one_of("precision", self.precision, PRECISIONS)

@@ -12,7 +12,7 @@ import jax
 
 from ubex import checks
 from ubex.agent import Agent
-from ubex.deep.config import DEEP_AGENTS
+from ubex.deep.methods import DEEP_METHODS
 from ubex.types import InputError
 
 MOST_REST = 0.15
@@ -37,7 +37,7 @@ class Host:
     def __post_init__(self) -> None:
         """Refuses values that make no sense."""
         for method in self.methods:
-            checks.one_of("method", method, DEEP_AGENTS)
+            checks.one_of("method", method, DEEP_METHODS)
         checks.whole("steps", self.steps, 1)
         if not isinstance(self.changes(), dict):
             raise InputError(f"settings must be a JSON object, but it is {self.settings!r}")

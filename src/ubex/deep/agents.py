@@ -134,7 +134,7 @@ def opinion(
     if unet is not None:
         variance = uncertainty.variance(config, unet, observation, action)
         return Opinion(mean + config.gain * jnp.sqrt(variance), mean, variance, between)
-    if config.method == "ensemble-var":
+    if config.known.optimism == "critics":
         return Opinion(mean + config.gain * safe_root(between), mean, between, between)
     return Opinion(mean, mean, nothing, between)
 

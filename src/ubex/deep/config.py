@@ -9,13 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from ubex import checks
-from ubex.estimators import ESTIMATORS, Estimator
-from ubex.types import AgentEntry, InputError
+from ubex.deep.methods import DEEP_METHODS, DeepMethod
+from ubex.estimators import Estimator
+from ubex.types import InputError
 
-UBE_METHODS = ("exact-ube", "exact-ube-2", "pombu")
-"""Methods with a U-net, which solves the uncertainty Bellman equation."""
-TWIN_METHODS = ("mbpo", "sac")
-"""Methods with two critics, of which the smaller counts."""
 ROLLOUT_ENDS = ("together", "alone", "trusted")
 """As soon as one rollout of a buffer ends, all do, and that step is stored as terminal for all of them; each where its model
 says that the episode ends; or also, truncated and not stored, where a prediction leaves the data's neighbourhood."""
@@ -25,25 +22,12 @@ PRECISIONS = ("float32", "halves", "tf32")
 ones; what is differentiated in TF32. tf32: everything in TF32, too coarse for small uncertainties."""
 
 
-DEEP_AGENTS: Mapping[str, AgentEntry] = MappingProxyType(
-    {
-        "exact-ube": AgentEntry("optimistic by the exact uncertainty Bellman equation (the paper's)"),
-        "exact-ube-2": AgentEntry("the same with the gap as a difference of two averages"),
-        "pombu": AgentEntry("optimistic by the upper bound of Zhou et al. (2020)"),
-        "ensemble-var": AgentEntry("optimistic by the variance over critics"),
-        "ensemble-mean": AgentEntry("the mean critic alone"),
-        "mbpo": AgentEntry("twin critics on model-randomised rollouts (Janner et al., 2019)"),
-        "sac": AgentEntry("soft actor-critic without a model (Haarnoja et al., 2018)"),
-    }
-)
-
-
 @dataclass(frozen=True)
 class DeepConfig:
     """Settings of a deep agent."""
 
     method: str = "exact-ube"
-    """One of `DEEP_AGENTS`."""
+    """One of `DEEP_METHODS`."""
     num_models: int = 5
     """N, dynamics networks and critics."""
     gain: float = 1.0
@@ -142,8 +126,8 @@ class DeepConfig:
 
     def __post_init__(self) -> None:
         """Refuses settings that make no sense."""
-        checks.one_of("method", self.method, DEEP_AGENTS)
-        needed = 2 if self.method in (*UBE_METHODS, "ensemble-var") else 1
+        checks.one_of("method", self.method, DEEP_METHODS)
+        needed = 1 if self.known.optimism == "none" else 2
         checks.whole(f"num_models (for {self.method})", self.num_models, needed)
         for name in (
             *("updates_per_step", "rollouts_per_step", "retrain_every", "rollout_length", "retain", "batch_size"),
@@ -181,14 +165,19 @@ class DeepConfig:
         checks.one_of("precision", self.precision, PRECISIONS)
 
     @property
+    def known(self) -> DeepMethod:
+        """The method's line of the table."""
+        return DEEP_METHODS[self.method]
+
+    @property
     def model_based(self) -> bool:
         """Whether there is a model at all."""
-        return self.method != "sac"
+        return self.known.model
 
     @property
     def twin(self) -> bool:
         """Whether there are two critics, of which the smaller counts."""
-        return self.method in TWIN_METHODS
+        return self.known.twins
 
     @property
     def num_critics(self) -> int:
@@ -198,12 +187,12 @@ class DeepConfig:
     @property
     def has_unet(self) -> bool:
         """Whether the uncertainty Bellman equation is solved."""
-        return self.method in UBE_METHODS
+        return self.known.optimism == "u-net"
 
     @property
     def estimator(self) -> Estimator:
         """The estimator of the variance; twins have none."""
-        return ESTIMATORS["ensemble-mean" if self.twin else self.method]
+        return self.known.estimator
 
     @property
     def num_buffers(self) -> int:

@@ -15,7 +15,8 @@ import pandas as pd
 from ubex import checks
 from ubex.agent import Agent
 from ubex.agent.deep import configured
-from ubex.deep.config import DEEP_AGENTS, LAPTOP, PRECISIONS
+from ubex.deep.config import LAPTOP, PRECISIONS
+from ubex.deep.methods import DEEP_METHODS
 from ubex.envs.locomotion import EPISODE, LOCOMOTION
 from ubex.experiments.exploration import value_and_error
 from ubex.experiments.pendulum import PAPER_METHODS
@@ -138,7 +139,7 @@ class Locomotion(Experiment):
         """Refuses fields that make no sense; whether the physics is installed shows when a task is made."""
         super().__post_init__()
         for method in self.methods:
-            checks.one_of("method", method, DEEP_AGENTS)
+            checks.one_of("method", method, DEEP_METHODS)
         for task in self.tasks:
             checks.one_of("task", task, TASKS)
         checks.one_of("preset", self.preset, PRESETS)

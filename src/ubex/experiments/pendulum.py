@@ -17,8 +17,9 @@ from jaxtyping import Array, Float
 from ubex import checks
 from ubex.deep import actor as policy
 from ubex.deep.agents import Agent, Opinion, opinion
-from ubex.deep.config import DEEP_AGENTS, LAPTOP, PRECISIONS, DeepConfig
+from ubex.deep.config import LAPTOP, PRECISIONS, DeepConfig
 from ubex.deep.loop import Evaluation
+from ubex.deep.methods import DEEP_METHODS
 from ubex.envs.sparse_pendulum import PendulumState, render, sparse_pendulum
 from ubex.experiments import deep_cells
 from ubex.experiments.exploration import value_and_error
@@ -92,7 +93,7 @@ class Pendulum(Experiment):
         """Refuses fields that make no sense."""
         super().__post_init__()
         for method in self.methods:
-            checks.one_of("method", method, DEEP_AGENTS)
+            checks.one_of("method", method, DEEP_METHODS)
         for noise in self.noises:
             sparse_pendulum(noise)
         checks.whole("episodes", self.episodes, 1)
