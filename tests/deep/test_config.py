@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from ubex.deep.config import DEEP_AGENTS, LAPTOP, DeepConfig
+from ubex.deep.config import DEEP_AGENTS, DeepConfig
+from ubex.deep.presets import LAPTOP
 from ubex.types import InputError
 
 

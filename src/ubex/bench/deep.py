@@ -15,8 +15,9 @@ from ubex import checks
 from ubex.deep import loop
 from ubex.deep.agents import precision
 from ubex.deep.buffer import ModelBuffer
-from ubex.deep.config import DEEP_AGENTS, LAPTOP, PRECISIONS, DeepConfig
+from ubex.deep.config import DEEP_AGENTS, PRECISIONS, DeepConfig
 from ubex.deep.networks import sizes
+from ubex.deep.presets import LAPTOP
 from ubex.envs.sparse_pendulum import sparse_pendulum
 
 PAPER_METHODS = ("exact-ube", "pombu", "ensemble-var", "ensemble-mean", "sac")
