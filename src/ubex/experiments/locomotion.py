@@ -96,21 +96,21 @@ class Locomotion(Experiment):
     }
 
     methods: tuple[str, ...] = PAPER_METHODS
-    """Deep agents."""
+    """Deep agents to train; `ubex list` names them."""
     tasks: tuple[str, ...] = TASKS
-    """halfcheetah, walker2d, ant."""
+    """Bodies that learn to run: halfcheetah, walker2d, ant."""
     steps: int | None = None
-    """Steps in the environment; by default the paper's, 200,000 for HalfCheetah and 300,000 for the others."""
+    """Steps in the environment. By default they are the paper's: 200,000 for HalfCheetah and 300,000 for the others."""
     num_models: int = 5
-    """N, models and critics."""
+    """Number N of models, each with its critic."""
     gain: float = 1.0
-    """lambda, exploration gain."""
+    """Exploration gain lambda: how much a standard deviation is worth."""
     preset: Annotated[str, tyro.conf.Suppress] = AUTO
     """The agent's settings, one of `LOCOMOTION` in `deep/presets.py`; by default those that fit the machine."""
     precision: str = "float32"
     """How matrices are multiplied on a GPU: float32, halves or tf32."""
     horizon: int = EPISODE
-    """Steps of an episode."""
+    """Number of steps after which an episode is cut off."""
     seeds: int = 10
     """Number of seeds of every cell."""
 

@@ -104,21 +104,21 @@ class Pendulum(Experiment):
     }
 
     methods: tuple[str, ...] = PAPER_METHODS
-    """Deep agents."""
+    """Deep agents to train; `ubex list` names them."""
     noises: tuple[float, ...] = (0.0, 0.01, 0.02)
     """Standard deviations of the noise on the angle."""
     episodes: int = 75
-    """Episodes of 400 steps."""
+    """Number of episodes, of 400 steps each."""
     num_models: tuple[int, ...] = (5,)
-    """N, models and critics."""
+    """Numbers N of models, each with its critic."""
     gains: tuple[float, ...] = (1.0,)
-    """lambda, exploration gains."""
+    """Exploration gains lambda: how much a standard deviation is worth."""
     preset: Annotated[str, tyro.conf.Suppress] = AUTO
     """The agent's settings, one of `PENDULUM` in `deep/presets.py`; by default those that fit the machine."""
     precision: str = "float32"
     """How matrices are multiplied on a GPU: float32, halves or tf32. Random keys do not depend on it."""
     pictures: tuple[int, ...] = (1, 5, 15, 30, 50, 75)
-    """Episodes after which the first seed leaves value maps and an animation; the last one always does."""
+    """Episodes after which the first seed leaves value maps. After the last one it always leaves them, and an animation."""
     seeds: int = 10
     """Number of seeds of every cell."""
 
