@@ -10,10 +10,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ubex import cli, load_results
+from ubex import InputError, cli, load_results
 from ubex.bench import exploration
 from ubex.estimators import ESTIMATORS
-from ubex.experiments import EXPERIMENTS
+from ubex.experiments import EXPERIMENTS, FORMER
 from ubex.runs import pool
 
 
@@ -72,37 +72,52 @@ def test_demo_ends_with_the_report_page(
 
 
 @pytest.mark.xdist_group("smoke")
-@pytest.mark.parametrize("name", sorted(EXPERIMENTS))
-def test_every_experiment_has_a_smoke_form(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", [*EXPERIMENTS, *FORMER])
+def test_every_experiment_and_study_has_a_smoke_form(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """In one process, so that experiments of one kind share compiled programs; other tests have worker processes."""
     monkeypatch.setattr(pool, "run_pool", lambda jobs, listener, _: pool.run_inline(jobs, listener))
-    if EXPERIMENTS[name].needs:
-        pytest.importorskip(EXPERIMENTS[name].needs)
+    experiment, *preset = FORMER.get(name, (name,))
+    study = EXPERIMENTS[experiment].of(*preset)
+    try:
+        study.ready()
+    except InputError as missing:
+        pytest.skip(str(missing))
     assert cli.run(["run", name, "--smoke", "--out", str(tmp_path)]) == 0
     results = load_results(tmp_path)
     assert results["value"].notna().all()
-    assert set(results["experiment"]) == {name}
+    assert set(results["experiment"]) == {study.name}
+    said = f"`ubex run {name}` is now `ubex run {' --preset '.join([experiment, *preset])}`"
+    assert (said in capsys.readouterr().err) == (name in FORMER)
 
 
 def test_results_do_not_depend_on_what_else_runs(tmp_path: Path) -> None:
-    common = ["run", "random-mdp", "--smoke"]
-    assert cli.run([*common, "--out", str(tmp_path / "one")]) == 0
+    common = ["run", "calibration", "--smoke", "--no-report"]
     assert cli.run([*common, "--out", str(tmp_path / "two")]) == 0
-    pd.testing.assert_frame_equal(load_results(tmp_path / "one"), load_results(tmp_path / "two"))
+    assert cli.run([*common, "--kinds", "cyclic-dense", "--out", str(tmp_path / "one")]) == 0
+    two, one = (load_results(tmp_path / name).query("metric != 'seconds'") for name in ("two", "one"))
+    alone = two[two["environment"] == "cyclic-dense"]
+    assert len(one) == len(two) - len(one) == len(alone)
+    pd.testing.assert_frame_equal(alone.reset_index(drop=True), one.reset_index(drop=True))
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["nonsense"], "unknown command 'nonsense'; choose from: demo, list, run"),
-        (["run", "nonsense"], "unknown experiment 'nonsense'; choose from: toy, random-mdp, shrinkage"),
-        (["run", "random-mdp", "--methods", "nonsense"], "unknown method 'nonsense'; choose from: exact-ube"),
-        (["run", "random-mdp", "--seeds", "0"], "seeds must be at least 1, but it is 0"),
-        (["run", "random-mdp", "--seeds", "many"], "--seeds"),
-        (["run", "random-mdp", "--size", "-3"], "size must be at least 2, but it is -3"),
-        (["run", "random-mdp", "--discount", "1.5"], "discount must be in [0, 1], but it is 1.5"),
-        (["run", "random-mdp", "--num-models", "1"], "num_models must be at least 2, but it is 1"),
+        (["run", "nonsense"], "unknown experiment 'nonsense'; choose from: toy, shrinkage, calibration"),
+        (["run", "calibration", "--methods", "nonsense"], "unknown method 'nonsense'; choose from: exact-ube"),
+        (["run", "calibration", "--seeds", "0"], "seeds must be at least 1, but it is 0"),
+        (["run", "calibration", "--seeds", "many"], "--seeds"),
+        (["run", "calibration", "--size", "-3"], "size must be at least 4, but it is -3"),
+        (["run", "calibration", "--discounts", "1.5"], "discount must be in [0, 1], but it is 1.5"),
+        (["run", "calibration", "--num-models", "1"], "num_models must be at least 2, but it is 1"),
         (["run", "toy", "--nonsense", "1"], "--nonsense"),
+        (["run", "toy", "--preset", "gain"], "unknown preset 'gain'"),
+        (["run", "deep-sea", "--preset", "laptop"], "unknown preset 'laptop'; choose from: forms, ensemble, gain"),
+        (["run", "deep-sea", "--preset", "gain", "ensemble"], "the presets gain and ensemble are two studies: choose one"),
+        (["run", "pendulum", "--preset=desk"], "unknown preset 'desk'; choose from: paper, alone, trusted, laptop, ensemble"),
         (["run", "toy", "--backend", "cloud"], "unknown backend 'cloud'; choose from: local, ray"),
         (["run", "toy", "--track", "paper"], "unknown tracker 'paper'; choose from: tensorboard, wandb"),
         (["run", "shrinkage", "--episodes", "0"], "episodes must be at least 1, but it is 0"),

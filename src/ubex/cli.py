@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import io
 import json
 import re
@@ -138,35 +137,31 @@ def list_command(arguments: list[str]) -> int:
     for title, entries in kinds.items():
         table = Table(title=title, title_justify="left", show_header=False, box=None)
         for name, entry in entries.items():
-            table.add_row(f"  {name}", entry.summary)
+            presets = ", ".join(getattr(entry, "presets", ()))
+            table.add_row(f"  {name}", entry.summary + (f" (--preset {presets})" if presets else ""))
         terminal.print(table)
     return 0
 
 
 def run_command(arguments: list[str]) -> int:
-    """one experiment: `ubex run NAME`, the experiment's fields as flags"""
-    from ubex.experiments import EXPERIMENTS
+    """one experiment: `ubex run NAME`, the experiment's fields as flags; `--preset` for its ablations"""
+    from ubex.experiments import command
 
     if not arguments or arguments[0] in ("-h", "--help"):
-        print("usage: ubex run NAME [--smoke] [--out DIR] [the experiment's own flags]\n\nexperiments:")
-        width = max(map(len, EXPERIMENTS))
-        print("\n".join(f"  {name:<{width}} {entry.summary}" for name, entry in EXPERIMENTS.items()))
+        print(command.usage())
         return 0 if arguments else BAD_INPUT
-    name = checks.one_of("experiment", arguments[0], EXPERIMENTS)
-    options = parse(run_options(EXPERIMENTS[name], preset(EXPERIMENTS[name], arguments)), arguments[1:], f"ubex run {name}")
+    found = command.understood(arguments)
+    if found.renamed:
+        print(f"ubex: {found.renamed}", file=sys.stderr)
+    options = parse(command.run_options(found.experiment), found.words, f"ubex run {arguments[0]}")
+    if found.chosen and not options.smoke:
+        print(found.chosen)
     return run_experiment(options, ["ubex", "run", *arguments])
-
-
-def preset(experiment: type[Any], arguments: list[str]) -> Mapping[str, Any]:
-    """The fields that `--preset NAME` changes by default; a wrong name is refused when the experiment is made."""
-    words = [word for argument in arguments for word in argument.split("=", 1)]
-    chosen = words[words.index("--preset") + 1 :][:1] if "--preset" in words else []
-    fields: Mapping[str, Any] = experiment.presets.get(chosen[0], {}) if chosen else {}
-    return fields
 
 
 def run_experiment(options: Any, words: list[str]) -> int:
     """Runs what the options say, shows its tables and ends with the report page; `words` are the command itself."""
+    from ubex.experiments.command import default_folder
     from ubex.report import html, tables
     from ubex.runs import runner
 
@@ -190,15 +185,19 @@ def run_experiment(options: Any, words: list[str]) -> int:
 
 def train_command(arguments: list[str]) -> int:
     """one agent on one environment: `ubex train --env module:Class --agent exact-ube`; --steps N if deep; --resume DIR"""
+    from ubex.deep import presets
+    from ubex.experiments import command
     from ubex.experiments.train import Train
     from ubex.experiments.train_deep import TrainDeep
 
     if any(word.split("=")[0] == "--resume" for word in arguments):
         return resume(arguments, {kind.name: kind for kind in (Train, TrainDeep)})
     deep = any(word.split("=")[0] == "--steps" for word in arguments)
-    kind: type[Any] = TrainDeep if deep else Train
-    options = parse(run_options(kind), arguments, "ubex train")
+    experiment: Any = TrainDeep(preset=presets.fitting()) if deep else Train()
+    options = parse(command.run_options(experiment), arguments, "ubex train")
     options.experiment.make()  # a wrong environment is refused before anything is written
+    if deep and not any(word.split("=")[0] == command.FLAG for word in arguments):
+        print(presets.reason())
     return run_experiment(options, ["ubex", "train", *arguments])
 
 
@@ -305,47 +304,6 @@ def keep_command(arguments: list[str]) -> int:
 
     print(parse(Keep, arguments, "ubex keep")())
     return 0
-
-
-def default_folder(experiment: Any) -> Path:
-    """`runs/NAME`; settings other than the defaults get a folder of their own, named after a hash of them."""
-    base = Path("runs") / str(experiment.name)
-    if experiment == type(experiment)():
-        return base
-    settings = json.dumps(dataclasses.asdict(experiment), sort_keys=True)
-    return base.with_name(f"{base.name}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}")
-
-
-def run_options(experiment: type[Any], changed: Mapping[str, Any] | None = None) -> type[Any]:
-    """Options of `ubex run NAME`: what every run has, and the experiment's fields without a prefix, with changed defaults."""
-    from ubex.runs import runner
-
-    return dataclasses.make_dataclass(
-        "RunOptions",
-        [
-            (
-                "experiment",
-                Annotated[experiment, tyro.conf.arg(name="")],
-                dataclasses.field(default_factory=lambda: experiment(**(changed or {}))),
-            ),
-            (
-                "smoke",
-                Annotated[bool, tyro.conf.arg(help="The same experiment, tiny.")],
-                dataclasses.field(default=False),
-            ),
-            (
-                "out",
-                Annotated[
-                    Path | None,
-                    tyro.conf.arg(help="Folder of the run; by default runs/NAME, or runs/NAME-HASH for settings of your own."),
-                ],
-                dataclasses.field(default=None),
-            ),
-            ("report", Annotated[bool, tyro.conf.arg(help="End with the report page.")], dataclasses.field(default=True)),
-            ("how", Annotated[runner.Options, tyro.conf.arg(name="")], dataclasses.field(default_factory=runner.Options)),
-        ],
-        namespace={"__doc__": experiment.__doc__},
-    )
 
 
 def bench_command(arguments: list[str]) -> int:

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from ubex.deep.config import LAPTOP, DeepConfig
+from ubex.deep.config import DeepConfig
 from ubex.deep.methods import DEEP_METHODS
+from ubex.deep.presets import LAPTOP
 from ubex.types import InputError
 
 

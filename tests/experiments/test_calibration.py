@@ -125,3 +125,27 @@ def test_cells_and_tables() -> None:
 def test_bad_fields(fields: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Calibration(**fields)  # type: ignore[arg-type]
+
+
+def test_small_random_mdps_are_posteriors_after_transitions() -> None:
+    """The preset `small`: without cycles the equation is exact and the bound is not; with cycles neither is."""
+    small = Calibration.of("small", methods=("exact-ube", "pombu"), num_models=(1000,))
+    cells = small.cells()
+    assert [cell.environment for cell in cells] == ["acyclic-observed"] * 2 + ["cyclic-observed"] * 2
+    assert [cell.settings["data"] for cell in cells] == [20.0] * 4
+    for kind in cases.OBSERVED_KINDS:
+        posterior, policy = cases.make(kind, 20.0, 9, 2, np.random.default_rng(0))
+        assert posterior.num_states == 9
+        prior = (posterior.transitions.alpha[:-1] > 0).sum()
+        assert posterior.transitions.alpha[:-1].sum() == pytest.approx(prior + 20)
+        assert posterior.rewards.variance()[:-1].min() > 0.01
+        assert visits_no_state_twice(posterior.sample(0, 3).p) == kind.startswith("acyclic")
+        np.testing.assert_allclose(policy, 0.5)
+    error = {
+        (kind, method): scores.score(Problem(kind, 20.0, 9, 2, 5000, 0), method, 1000, 0.95)[scores.ERROR]
+        for kind in cases.OBSERVED_KINDS
+        for method in small.methods
+    }
+    assert error["acyclic-observed", "exact-ube"] < 0.1
+    assert error["acyclic-observed", "pombu"] > 0.2
+    assert error["cyclic-observed", "exact-ube"] > 0.2

@@ -11,11 +11,8 @@ import pytest
 from ubex import InputError
 from ubex.experiments import EXPERIMENTS
 from ubex.experiments.deep_sea import DeepSea
-from ubex.experiments.deep_sea_ensemble import DeepSeaEnsemble
-from ubex.experiments.deep_sea_gain import DeepSeaGain
 from ubex.experiments.exploration import GAIN_METHODS, Exploration, best_gains
 from ubex.experiments.seven_room import EARLIER, SevenRoom
-from ubex.experiments.seven_room_gain import SevenRoomGain
 from ubex.runs import metrics
 from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.jobs import JobContext
@@ -46,15 +43,11 @@ def test_alone_batched_and_resumed_are_the_same(tmp_path: Path) -> None:
 
 
 def test_cells_of_the_ablations() -> None:
-    assert len(DeepSeaEnsemble().cells()) == 2 * 4 * 3
-    assert len(DeepSeaGain().cells()) == 2 * 3 * 3
-    assert {cell.settings["gain"] for cell in DeepSeaGain().cells()} == {1.0, 2.0, 3.0}
-    assert {cell.method for name in EXPERIMENTS for cell in EXPERIMENTS[name]().cells() if name == "deep-sea-forms"} == {
-        "exact-ube",
-        "exact-ube-1",
-        "exact-ube-2",
-    }
-    assert {(cell.method, cell.settings["gain"]) for cell in SevenRoomGain().cells()} == {
+    assert len(DeepSea.of("ensemble").cells()) == 2 * 4 * 3
+    assert len(DeepSea.of("gain").cells()) == 2 * 3 * 3
+    assert {cell.settings["gain"] for cell in DeepSea.of("gain").cells()} == {1.0, 2.0, 3.0}
+    assert {cell.method for cell in DeepSea.of("forms").cells()} == {"exact-ube", "exact-ube-1", "exact-ube-2"}
+    assert {(cell.method, cell.settings["gain"]) for cell in SevenRoom.of("gain").cells()} == {
         (method, gain) for method in GAIN_METHODS for gain in (0.03, 0.1, 0.3, 1.0, 3.0)
     }
     for experiment in (entry() for entry in EXPERIMENTS.values()):
@@ -86,6 +79,6 @@ def test_bad_fields() -> None:
     with pytest.raises(InputError, match="size must be at least 2"):
         DeepSea(sizes=(1,))
     with pytest.raises(InputError, match="unknown method"):
-        DeepSeaGain(methods=("magic",))
+        DeepSea.of("gain", methods=("magic",))
     with pytest.raises(InputError, match="num_models must be at least 2"):
-        DeepSeaEnsemble(num_models=(1,))
+        DeepSea.of("ensemble", num_models=(1,))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from walking import mujoco_draws, stopped_and_continued
 
 from ubex import Agent, cli, load_results
-from ubex.experiments.locomotion import FILM, MARKS, Locomotion, LocomotionMujoco, last_mean, summed_up
+from ubex.experiments.locomotion import FILM, MARKS, Locomotion, last_mean, summed_up
 from ubex.experiments.spec import Curve, Outcome
 from ubex.experiments.train_deep import AGENT_FILE
 from ubex.runs import metrics
@@ -18,20 +19,21 @@ from ubex.types import InputError
 
 
 def test_the_paper_preset_is_the_papers_table() -> None:
-    cells = Locomotion().cells()
+    paper = Locomotion.of("paper")
+    cells = paper.cells()
     assert len(cells) == 15
     assert {cell.environment: cell.settings["steps"] for cell in cells} == {
         "pybullet-halfcheetah": 200_000,
         "pybullet-walker2d": 300_000,
         "pybullet-ant": 300_000,
     }
-    course = Locomotion().course(cells[0])
+    course = paper.course(cells[0])
     assert (course.horizon, course.evaluate_every, course.evaluation_episodes) == (1000, 1000, 1)
     settings = course.parsed("settings")
     chosen = ("updates_per_step", "retrain_every", "retain", "rollout_length", "regularisation", "model_scale", "num_models")
     assert [settings[name] for name in chosen] == [10, 250, 10, 1, 0.0, 1.0, 5]
     assert settings["actor_hidden"] == [128, 128]
-    assert {cell.environment for cell in LocomotionMujoco().cells()} == {f"mujoco-{task}" for task in Locomotion().tasks}
+    assert {cell.environment for cell in Locomotion.of("mujoco").cells()} == {f"mujoco-{task}" for task in paper.tasks}
 
 
 def outcome(steps: int, every: int = 1000) -> Outcome:
@@ -53,7 +55,7 @@ def test_means_are_over_the_last_ten_evaluations_up_to_each_mark() -> None:
 
 
 def test_means_at_fewer_steps_are_rows_with_those_steps(tmp_path: Path) -> None:
-    experiment = Locomotion(tasks=("halfcheetah",), methods=("exact-ube",), steps=60_000, seeds=1)
+    experiment = Locomotion.of("paper", tasks=("halfcheetah",), methods=("exact-ube",), steps=60_000, seeds=1)
     (cell,) = experiment.cells()
     one = {"environment": cell.environment, "method": cell.method, "settings": cell.settings, "id": cell.id}
     spec = {"format": 1, "experiment": experiment.name, "settings": {}, "cells": [one], "seeds": 1}
@@ -78,7 +80,7 @@ def test_published_means_are_found_by_steps() -> None:
     rows = [
         {"experiment": "locomotion", "environment": cell.environment, "method": cell.method, "seed": 0, "value": 1000.0}
         | {"metric": "mean_return_last_10", **cell.settings, "steps": mark}
-        for cell in Locomotion(tasks=("halfcheetah",)).cells()
+        for cell in Locomotion.of("paper", tasks=("halfcheetah",)).cells()
         for mark in MARKS
     ]
     table = metrics.compare(pd.DataFrame(rows))
@@ -104,7 +106,8 @@ def test_wrong_fields_and_a_missing_extra_are_one_line(
 
 @pytest.mark.parametrize(("task", "method"), [("walker2d", "ensemble-mean"), ("halfcheetah", "pombu"), ("ant", "ensemble-var")])
 def test_a_run_in_mujoco_is_stopped_goes_on_and_leaves_an_agent_and_a_film(task: str, method: str, tmp_path: Path) -> None:
-    experiment = LocomotionMujoco(methods=(method,), tasks=(task,), steps=60, preset="smoke", num_models=2, horizon=10, seeds=1)
+    few: dict[str, Any] = {"methods": (method,), "tasks": (task,), "num_models": 2, "seeds": 1}
+    experiment = Locomotion.of("mujoco", preset="smoke", steps=60, horizon=10, **few)
     stopped_and_continued(experiment, tmp_path, mujoco_draws())
     agent = Agent.load(tmp_path / "seed-0" / AGENT_FILE)
     assert agent.steps == 60

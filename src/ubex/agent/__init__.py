@@ -47,7 +47,7 @@ class Agent:
         method: str,
         env: Any,
         *,
-        preset: str = "paper",
+        preset: str = "auto",
         key: KeyLike = 0,
         horizon: int | None = None,
         termination: Any = None,
@@ -57,6 +57,7 @@ class Agent:
     ) -> None:
         """`settings` are the fields of `DeepConfig`, on top of the preset, or those of `AgentConfig` for tabular agents.
 
+        `preset` is "paper" or "laptop" (small networks, short rollouts); "auto" is paper where there is a GPU, else laptop.
         `termination` says where an episode ends inside the learned models: "learned" (from the terminations in the data, the
         default), "none", or a JAX function of (observation, action, next observation). `reward` is such a function too, or None
         to learn it. `horizon` cuts episodes off, besides what the environment does.
@@ -66,7 +67,7 @@ class Agent:
         env = made(env, self._origin.env_args)
         if tabular.fits(env):
             for name, value, default in (
-                ("preset", preset, "paper"),
+                ("preset", preset, "auto"),
                 ("termination", termination, None),
                 ("reward", reward, None),
             ):

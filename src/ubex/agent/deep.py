@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -17,18 +17,17 @@ from ubex import checks
 from ubex.agent.core import Finished, Map
 from ubex.deep import actor as policy
 from ubex.deep import agents, host
-from ubex.deep.config import LAPTOP, DeepConfig
+from ubex.deep.config import DeepConfig
 from ubex.deep.host import Episode, HostLoop, HostState
 from ubex.deep.networks import MLP
+from ubex.deep.presets import AUTO, GYMNASIUM, chosen, reason
 from ubex.envs import adapter
 from ubex.envs.adapter import World
 from ubex.envs.task import Task, never
 from ubex.keys import named
 from ubex.types import InputError, Key
 
-SMALL: Mapping[str, Any] = MappingProxyType({**LAPTOP, "max_epochs": 100, "model_batch": 64})
-"""`LAPTOP` with models that are trained for longer: rewards of other environments are larger than the sparse pendulum's."""
-PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"paper": MappingProxyType({}), "laptop": SMALL})
+LOG = logging.getLogger("ubex")
 LEARNED, NONE, OWN, FUNCTION = "learned", "none", "own", "function"
 """Where episodes end inside the models: learned, nowhere, as the environment itself knows, or by a function of the user."""
 
@@ -216,6 +215,8 @@ def made(
 ) -> DeepCore:
     """A new agent; `termination` is learned, none, or a function, and None means what the environment knows, else learned."""
     config = configured(method, preset, settings)
+    if preset == AUTO:
+        LOG.warning(reason('preset="{}"'))
     if termination is None:
         ends = OWN if adapter.knows_its_ends(env) else LEARNED
     elif isinstance(termination, str):
@@ -262,7 +263,7 @@ def configured(method: str, preset: str, settings: Mapping[str, Any]) -> DeepCon
     known = [field.name for field in dataclasses.fields(DeepConfig) if field.name != "method"]
     for name in settings:
         checks.one_of("setting", name, known)
-    changed = {**PRESETS[checks.one_of("preset", preset, PRESETS)], **settings}
+    changed = {**GYMNASIUM[chosen(preset, GYMNASIUM)], **settings}
     lists: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in changed.items()}
     return DeepConfig(method=method, **lists)
 

@@ -17,10 +17,11 @@ from ubex import checks
 from ubex.deep import agents, dynamics, loop, uncertainty
 from ubex.deep.agents import precision
 from ubex.deep.buffer import ModelBuffer, unpack, width
-from ubex.deep.config import LAPTOP, PRECISIONS, DeepConfig
+from ubex.deep.config import PRECISIONS, DeepConfig
 from ubex.deep.methods import DEEP_METHODS
 from ubex.deep.networks import MLP
 from ubex.deep.networks import sizes as layer_sizes
+from ubex.deep.presets import LAPTOP
 from ubex.envs.sparse_pendulum import sparse_pendulum
 from ubex.envs.task import Task
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
 
 from ubex import checks
 from ubex.deep.methods import DEEP_METHODS, DeepMethod
@@ -203,23 +200,3 @@ class DeepConfig:
     def rollouts(self) -> int:
         """Rollouts after a retraining, in each buffer."""
         return self.retrain_every * self.rollouts_per_step
-
-
-LAPTOP: Mapping[str, Any] = MappingProxyType(
-    {
-        "num_models": 3,
-        "updates_per_step": 4,
-        "rollouts_per_step": 20,
-        "rollout_length": 5,
-        "batch_size": 64,
-        "gap_actions": 4,
-        "critic_hidden": (64, 64),
-        "actor_hidden": (32, 32),
-        "model_hidden": (64, 64, 64),
-        "max_epochs": 10,
-        "critic_rate": 1e-3,
-        "actor_rate": 1e-3,
-        "model_rate": 1e-3,
-    }
-)
-"""The same algorithm with small networks and short rollouts, for two cores."""

@@ -19,7 +19,7 @@ from ubex import checks
 from ubex.estimators import ESTIMATORS
 from ubex.experiments import calibration_cases as cases
 from ubex.experiments.calibration_scores import ERROR, NO_SAMPLES, UNROLLED, VIOLATION, Problem, score
-from ubex.experiments.spec import Cell, Context, Experiment, FigureSpec, Mode, Outcome, Table
+from ubex.experiments.spec import Cell, Context, Experiment, FigureSpec, Mode, Outcome, Preset, Table
 from ubex.types import InputError
 
 IN_CASES = ("closed-form", "first-order", "exact-ube", "pombu", "ensemble-var")
@@ -91,17 +91,27 @@ class Calibration(Experiment):
             facet="num_models",
         ),
     )
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "small": Preset(
+            "MDPs of eight states after 20 transitions, without and with cycles, three of each",
+            {
+                **{"kinds": cases.OBSERVED_KINDS, "episodes": (20,), "size": 9, "discounts": (0.95,)},
+                **{"num_models": (5, 100), "seeds": 3},
+            },
+        ),
+    }
 
     seeds: int = 1
     """Number of random posteriors of every case."""
     methods: tuple[str, ...] = tuple(ESTIMATORS)
     """Estimators."""
-    kinds: tuple[str, ...] = cases.KINDS
-    """Kinds of posteriors."""
+    kinds: tuple[str, ...] = (*cases.RANDOM_KINDS, *cases.ENVIRONMENT_KINDS)
+    """Kinds of posteriors: acyclic-layered, acyclic-random, cyclic-dense, cyclic-sparse, deep-sea, rooms, and the small MDPs
+    acyclic-observed and cyclic-observed."""
     counts: tuple[float, ...] = (0.1, 1.0, 5.0)
-    """Pseudo-counts a cell of random posteriors."""
+    """Pseudo-counts per cell of random posteriors."""
     episodes: tuple[int, ...] = (1, 10, 100)
-    """Episodes of data in environments."""
+    """Episodes of data in environments, and transitions of data in the two observed kinds."""
     discounts: tuple[float, ...] = (0.9, 0.95, 0.99)
     """Discount factors."""
     num_models: tuple[int, ...] = (5, 20, 100, 1000)
@@ -162,8 +172,9 @@ class Calibration(Experiment):
         """Two methods, two kinds of one shape, one amount of data, one discount, few samples."""
         return dataclasses.replace(
             self,
+            seeds=1,
             methods=("exact-ube", "closed-form"),
-            kinds=("acyclic-layered", "cyclic-dense"),
+            kinds=self.kinds if len(self.kinds) <= 2 else ("acyclic-layered", "cyclic-dense"),
             counts=(1.0,),
             episodes=(2,),
             discounts=(0.9,),
@@ -208,8 +219,9 @@ def case_table(results: pd.DataFrame) -> Table:
         lines.append([str(case[0]), f"{case[1]:g}", f"{case[2]:g}", *(f"{number:.3g}" for number in numbers)])
     columns = ["kind", "data", "discount", "truth's error", "violation", "unrolled", *methods]
     note = (
-        "Data are pseudo-counts a cell or episodes. The truth's error is its relative Monte-Carlo standard error, the others "
-        f"are as in the figures; methods have the most samples. Medians over states and seeds. {stuck(results)}"
+        "Data are pseudo-counts per cell, episodes or transitions. The truth's error is its relative Monte-Carlo standard "
+        "error, the others are as in the figures; methods have the most samples. Medians over states and seeds. "
+        f"{stuck(results)}"
     )
     return Table("Cases", columns, lines, note.strip())
 

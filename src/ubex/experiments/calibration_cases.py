@@ -2,7 +2,8 @@
 
 Random kinds have known rewards, drawn from a standard Normal distribution, the same number of pseudo-counts in every possible
 cell, and a fixed random deterministic policy. Environments have the paper's prior and data of the uniformly random policy,
-which is also the policy that is evaluated.
+which is also the policy that is evaluated. Observed kinds are random MDPs after so many transitions from anywhere: both
+transitions and rewards are learned, and the policy is uniform.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from ubex.types import Transitions
 
 RANDOM_KINDS = ("acyclic-layered", "acyclic-random", "cyclic-dense", "cyclic-sparse")
 ENVIRONMENT_KINDS = ("deep-sea", "rooms")
-KINDS = (*RANDOM_KINDS, *ENVIRONMENT_KINDS)
+OBSERVED_KINDS = ("acyclic-observed", "cyclic-observed")
+KINDS = (*RANDOM_KINDS, *ENVIRONMENT_KINDS, *OBSERVED_KINDS)
 NUM_ACTIONS = 2
 SPARSE = 0.2
 """Share of next states that are possible in sparse MDPs."""
 LATER = 0.5
 """Share of later states that are possible in acyclic random MDPs."""
+GAMMA, ENDING = 0.5, 0.05
+"""Shape of the true rows of observed kinds, and what is added to the chance of an end before they are normalised."""
 KNOWN_PRECISION = 1e12
 """Precision of rewards that count as known."""
 
@@ -40,9 +44,11 @@ class Case(NamedTuple):
 
 
 def make(kind: str, data: float, size: int, rooms: int, generator: np.random.Generator) -> Case:
-    """The case of a kind: `data` is pseudo-counts a cell, or episodes; `size` counts the end of acyclic MDPs."""
+    """The case of a kind: `data` is pseudo-counts per cell, episodes or transitions; `size` counts the end, if there is one."""
     if kind in RANDOM_KINDS:
         return random_case(kind, data, size, generator)
+    if kind in OBSERVED_KINDS:
+        return observed_case(kind, int(data), size, generator)
     env = n_room(rooms) if kind == "rooms" else deep_sea(max(2, math.isqrt(size)))
     return explored(env, int(data), generator)
 
@@ -61,6 +67,21 @@ def random_case(kind: str, count: float, size: int, generator: np.random.Generat
         reward_precision=KNOWN_PRECISION,
     )
     return Case(posterior, generator.integers(NUM_ACTIONS, size=size).astype(np.int32))
+
+
+def observed_case(kind: str, transitions: int, size: int, generator: np.random.Generator) -> Case:
+    """Dirichlet(1) after transitions in a random MDP that ends from everywhere; acyclic as in `random_case`."""
+    inner = size - 1
+    support = np.arange(size) > np.arange(inner)[:, None, None] if kind.startswith("acyclic") else None
+    posterior = DirichletNormal(inner, NUM_ACTIONS, terminal=True, support=support, concentration=1.0, noise_precision=1.0)
+    allowed = posterior.transitions.alpha[:inner] > 0
+    p = np.where(allowed, generator.gamma(GAMMA, size=allowed.shape), 0.0)
+    p[..., -1] += ENDING
+    p /= p.sum(axis=-1, keepdims=True)
+    state, action = (generator.integers(number, size=transitions) for number in (inner, NUM_ACTIONS))
+    after = np.array([generator.choice(size, p=p[s, a]) for s, a in zip(state, action, strict=True)], dtype=int)
+    seen = Transitions(state, action, generator.normal(size=transitions), after)
+    return Case(posterior.observe(seen), np.full((size, NUM_ACTIONS), 1.0 / NUM_ACTIONS))
 
 
 def possible(kind: str, inner: int, generator: np.random.Generator) -> Bool[np.ndarray, "S A T"]:

@@ -1,4 +1,8 @@
-"""DeepSea: total regret and learning time against size (figure deep_sea_results)."""
+"""DeepSea: total regret and learning time against size, and ablations.
+
+Figures deep_sea_results and full_results_deep_sea; exact_ube_ablation (preset forms), ensemble_ablation and ensemble_size
+(ensemble), exploration_gain (gain).
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,24 @@ from jaxtyping import Float, Int
 from ubex import checks
 from ubex.envs.base import TabularEnv
 from ubex.envs.deep_sea import deep_sea
-from ubex.experiments.exploration import Exploration, Score, agent_config, regret_curve, value_and_error
-from ubex.experiments.spec import Cell, FigureSpec, Outcome, Table
+from ubex.experiments.exploration import (
+    OPTIMISTIC_METHODS,
+    Exploration,
+    Score,
+    ablation,
+    agent_config,
+    best_gains,
+    regret_curve,
+    value_and_error,
+)
+from ubex.experiments.spec import Cell, FigureSpec, Outcome, Preset, Table
 from ubex.runs import metrics
 from ubex.tabular.agents import AgentConfig
 
 SOLVED = 0.5
 """An episode with at least this return found the reward."""
-CURVE = FigureSpec("regret-curve", "Regret along the run", "curves", "regret", "episode", "regret", x="episode", facet="size")
+UNIT = "unsolved episodes"
+FORMS = ("exact-ube-1", "exact-ube-2", "exact-ube")
 
 
 @dataclass(frozen=True)
@@ -33,14 +47,34 @@ class DeepSea(Exploration):
     environment: ClassVar[str] = "deep-sea"
     figures: ClassVar[Sequence[FigureSpec]] = (
         FigureSpec("learning-time", "Learning time", "lines", "learning_time", "size L", "episodes", x="size"),
-        FigureSpec("regret", "Total regret", "lines", "total_regret", "size L", "unsolved episodes", x="size"),
-        CURVE,
+        FigureSpec("regret", "Total regret", "lines", "total_regret", "size L", UNIT, x="size"),
+        FigureSpec("regret-curve", "Regret along the run", "curves", "regret", "episode", "regret", x="episode", facet="size"),
     )
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "forms": Preset(
+            "DeepSea: the three forms of the uncertainty reward (ablation)",
+            {"methods": FORMS},
+            "deep-sea-forms",
+            (FigureSpec("regret", "Total regret by form of u", "bars", "total_regret", "size L", UNIT, x="size"),),
+        ),
+        "ensemble": Preset(
+            "DeepSea: total regret against the number of posterior samples N (ablation)",
+            {"methods": OPTIMISTIC_METHODS, "sizes": (20, 30), "num_models": (2, 5, 10, 20)},
+            "deep-sea-ensemble",
+            (ablation("num_models", UNIT, "size"),),
+        ),
+        "gain": Preset(
+            "DeepSea: total regret against the exploration gain (ablation)",
+            {"methods": OPTIMISTIC_METHODS, "sizes": (20, 30), "gains": (1.0, 2.0, 3.0)},
+            "deep-sea-gain",
+            (ablation("gain", UNIT, "size"),),
+        ),
+    }
 
     sizes: tuple[int, ...] = (10, 20)
-    """L; the paper has 10, 20, 30 and 40."""
+    """Sizes L of the grid; the paper has 10, 20, 30 and 40."""
     u_min: float = -0.05
-    """Clip of the uncertainty rewards, the paper's for DeepSea."""
+    """Least uncertainty reward; smaller ones are clipped. The default is the paper's for DeepSea."""
 
     def __post_init__(self) -> None:
         """Refuses fields that make no sense."""
@@ -80,13 +114,16 @@ class DeepSea(Exploration):
         return Outcome(scalars, {"regret": regret_curve(np.cumsum(~solved).astype(np.float64))})
 
     def smoke(self) -> DeepSea:
-        """Two methods on a grid of four cells, few episodes."""
-        return dataclasses.replace(self, seeds=1, methods=self.methods[:2], sizes=(4,), episodes=60)
+        """Two methods and two values of every axis, on a grid of four cells, few episodes."""
+        models, gains = self.num_models[:2], self.gains[:2]
+        return dataclasses.replace(
+            self, seeds=1, methods=self.methods[:2], sizes=(4,), num_models=models, gains=gains, episodes=60
+        )
 
     def tables(self, results: pd.DataFrame) -> Sequence[Table]:
-        """Mean and standard error of regret and learning time."""
+        """Mean and standard error of regret and learning time; before them the best gains, where there are several."""
         summary = metrics.summarize(results)
-        tables = []
+        tables = [best_gains(results, ("size", "num_models"))] if len(self.gains) > 1 else []
         for metric, title in (("total_regret", "Total regret"), ("learning_time", "Learning time")):
             rows = [
                 [row["method"], f"{row['size']}", f"{row['num_models']}", f"{row['gain']:g}", value_and_error(row)]

@@ -7,21 +7,24 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import tyro
 
 from ubex import checks
 from ubex.agent import Agent
 from ubex.agent.deep import configured
-from ubex.deep.config import LAPTOP, PRECISIONS
+from ubex.deep.config import PRECISIONS
 from ubex.deep.methods import DEEP_METHODS
+from ubex.deep.presets import AUTO, chosen
+from ubex.deep.presets import LOCOMOTION as SETTINGS
 from ubex.envs.locomotion import EPISODE, LOCOMOTION
 from ubex.experiments.exploration import value_and_error
 from ubex.experiments.pendulum import PAPER_METHODS
-from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, SeedError, Table
-from ubex.experiments.train_deep import SMOKE, TrainDeep
+from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, Preset, SeedError, Table
+from ubex.experiments.train_deep import TrainDeep
 from ubex.runs import metrics
 from ubex.types import InputError
 
@@ -35,29 +38,6 @@ LAST = 10
 FILM = "last-evaluation.gif"
 """What a finished seed leaves besides the agent."""
 LOG = logging.getLogger("ubex")
-PAPER: Mapping[str, Any] = {
-    "updates_per_step": 10,
-    "retrain_every": 250,
-    "retain": 10,
-    "rollout_length": 1,
-    "regularisation": 0.0,
-    "actor_hidden": (128, 128),
-    "model_scale": 1.0,
-}
-"""What differs from the pendulum (appendix, table of hyperparameters)."""
-SMALL: Mapping[str, Any] = {
-    **LAPTOP,
-    **{name: PAPER[name] for name in ("retrain_every", "retain", "rollout_length", "regularisation", "model_scale")},
-    "model_hidden": (64, 64),
-    "rollouts_per_step": 40,
-    "max_epochs": 5,
-}
-"""The same algorithm with small networks and fewer updates, for two cores."""
-PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "paper": PAPER,
-    "laptop": SMALL,
-    "smoke": {**SMALL, **SMOKE, "critic_hidden": (8,), "actor_hidden": (8,), "model_hidden": (8,), "num_models": 2},
-}
 
 
 class Course(TrainDeep):
@@ -76,12 +56,10 @@ class Course(TrainDeep):
 
 @dataclass(frozen=True)
 class Locomotion(Experiment):
-    """Learning curves in PyBullet, as in the paper, for every method and task."""
+    """Learning curves in PyBullet, as in the paper, or in MuJoCo, for every method and task."""
 
     name: ClassVar[str] = "locomotion"
     summary: ClassVar[str] = "HalfCheetah, Walker2D and Ant in PyBullet: learning curves of the deep agents"
-    physics: ClassVar[str] = "pybullet"
-    needs: ClassVar[str] = "pybullet_envs_gymnasium"
     figures: ClassVar[Sequence[FigureSpec]] = (
         FigureSpec(
             "smoothed",
@@ -104,34 +82,36 @@ class Locomotion(Experiment):
             "environment",
         ),
     )
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "paper": {},
-        "laptop": {
-            "methods": ("exact-ube", "ensemble-mean"),
-            "tasks": ("halfcheetah",),
-            "steps": 50_000,
-            "num_models": 3,
-            "seeds": 1,
-        },
-        "smoke": {"methods": ("ensemble-mean",), "tasks": ("halfcheetah",), "steps": 60, "num_models": 2, "seeds": 1},
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "paper": Preset("the paper's settings", {"preset": "paper"}),
+        "laptop": Preset(
+            "two methods with small networks and fewer updates, one seed of 50,000 steps on HalfCheetah",
+            {
+                **{"preset": "laptop", "methods": ("exact-ube", "ensemble-mean"), "tasks": ("halfcheetah",)},
+                **{"steps": 50_000, "num_models": 3, "seeds": 1},
+            },
+        ),
+        "mujoco": Preset(
+            "HalfCheetah, Walker2d and Ant in MuJoCo: learning curves of the deep agents", {}, "locomotion-mujoco"
+        ),
     }
 
     methods: tuple[str, ...] = PAPER_METHODS
-    """Deep agents."""
+    """Deep agents to train; `ubex list` names them."""
     tasks: tuple[str, ...] = TASKS
-    """halfcheetah, walker2d, ant."""
+    """Bodies that learn to run: halfcheetah, walker2d, ant."""
     steps: int | None = None
-    """Steps in the environment; by default the paper's, 200,000 for HalfCheetah and 300,000 for the others."""
+    """Steps in the environment. By default they are the paper's: 200,000 for HalfCheetah and 300,000 for the others."""
     num_models: int = 5
-    """N, models and critics."""
+    """Number N of models, each with its critic."""
     gain: float = 1.0
-    """lambda, exploration gain."""
-    preset: str = "paper"
-    """paper, laptop (small networks, fewer updates) or smoke."""
+    """Exploration gain lambda: how much a standard deviation is worth."""
+    preset: Annotated[str, tyro.conf.Suppress] = AUTO
+    """The agent's settings, one of `LOCOMOTION` in `deep/presets.py`; by default those that fit the machine."""
     precision: str = "float32"
-    """How matrices are multiplied: float32, bf16x3 or tf32."""
+    """How matrices are multiplied on a GPU: float32, halves or tf32."""
     horizon: int = EPISODE
-    """Steps of an episode."""
+    """Number of steps after which an episode is cut off."""
     seeds: int = 10
     """Number of seeds of every cell."""
 
@@ -142,7 +122,7 @@ class Locomotion(Experiment):
             checks.one_of("method", method, DEEP_METHODS)
         for task in self.tasks:
             checks.one_of("task", task, TASKS)
-        checks.one_of("preset", self.preset, PRESETS)
+        object.__setattr__(self, "preset", chosen(self.preset, SETTINGS))
         checks.one_of("precision", self.precision, PRECISIONS)
         if self.steps is not None:
             checks.whole("steps", self.steps, 1)
@@ -151,10 +131,15 @@ class Locomotion(Experiment):
             configured(method, "paper", self.settings)
 
     @property
+    def physics(self) -> str:
+        """pybullet or mujoco."""
+        return self.study or "pybullet"
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The agent's settings, the method apart."""
         own = {"num_models": self.num_models, "gain": self.gain, "precision": self.precision}
-        return {**PRESETS[self.preset], **own}
+        return {**SETTINGS[self.preset], **own}
 
     def cells(self) -> Sequence[Cell]:
         """Tasks x methods."""
@@ -201,16 +186,6 @@ class Locomotion(Experiment):
         rows = [[row["environment"], row["method"], f"{row['steps']:,}", value_and_error(row)] for _, row in summary.iterrows()]
         columns = ["task", "method", "steps", "mean, standard error"]
         return [Table(f"Mean return of the last {LAST} evaluations", columns, rows)]
-
-
-@dataclass(frozen=True)
-class LocomotionMujoco(Locomotion):
-    """Learning curves in MuJoCo, with the paper's settings; nothing was published for it."""
-
-    name: ClassVar[str] = "locomotion-mujoco"
-    summary: ClassVar[str] = "HalfCheetah, Walker2d and Ant in MuJoCo: learning curves of the deep agents"
-    physics: ClassVar[str] = "mujoco"
-    needs: ClassVar[str] = "mujoco"
 
 
 def summed_up(found: Outcome, every: int, steps: int) -> Outcome:

@@ -1,4 +1,7 @@
-"""Sparse pendulum: learning curves of every deep agent at three noise levels (figure of section 5.2)."""
+"""Sparse pendulum: learning curves of every deep agent at three noise levels, and ablations.
+
+Figure of section 5.2; that of the ensemble size in the appendix (preset ensemble); pendulum_viz (values).
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,38 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+import tyro
 from jaxtyping import Array, Float
 
 from ubex import checks
 from ubex.deep import actor as policy
 from ubex.deep.agents import Agent, Opinion, opinion
-from ubex.deep.config import LAPTOP, PRECISIONS, DeepConfig
+from ubex.deep.config import PRECISIONS, DeepConfig
 from ubex.deep.loop import Evaluation
 from ubex.deep.methods import DEEP_METHODS
+from ubex.deep.presets import AUTO, PENDULUM, chosen
 from ubex.envs.sparse_pendulum import PendulumState, render, sparse_pendulum
 from ubex.experiments import deep_cells
 from ubex.experiments.exploration import value_and_error
-from ubex.experiments.spec import Cell, Context, Experiment, FigureSpec, Mode, Outcome, SeedError, Table, grid, mode_of_device
+from ubex.experiments.spec import (
+    Cell,
+    Context,
+    Experiment,
+    FigureSpec,
+    Mode,
+    Outcome,
+    Preset,
+    SeedError,
+    Table,
+    grid,
+    mode_of_device,
+)
 from ubex.runs import metrics
 from ubex.runs.pictures import animation, maps_file
 from ubex.types import Key
@@ -36,19 +53,7 @@ FRAMES_PER_SECOND = 80.0
 """Steps of the pendulum in a second."""
 FRAME_STEP = 4
 """Steps between two frames of an animation."""
-SMOKE: Mapping[str, Any] = {**LAPTOP, "updates_per_step": 1, "rollouts_per_step": 1, "max_epochs": 1, "batch_size": 16}
-"""Sizes with which nothing is learned, to see that everything runs."""
-PUBLISHED: Mapping[str, Any] = {"rollout_ends": "together", "initial_resets": False}
-"""How the published runs differ from the paper's text; `DeepConfig` says what these are."""
-TRUSTED: Mapping[str, Any] = {"rollout_ends": "trusted", "patience": 10, "reward_prior": 0.5}
-"""Rollouts near the data, models that are trained for longer, and rewards that are uncertain where none was seen: our own."""
-PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "paper": PUBLISHED,
-    "alone": {**PUBLISHED, "rollout_ends": "alone"},
-    "trusted": TRUSTED,
-    "laptop": {**LAPTOP, **PUBLISHED},
-    "smoke": {**SMOKE, **PUBLISHED},
-}
+RETURNS = FigureSpec("returns", "Evaluation return", "curves", "return", "episode", "return", x="episode", facet="noise")
 
 
 @dataclass(frozen=True)
@@ -58,34 +63,63 @@ class Pendulum(Experiment):
     name: ClassVar[str] = "pendulum"
     summary: ClassVar[str] = "sparse pendulum: learning curves of the deep agents at three noise levels"
     figures: ClassVar[Sequence[FigureSpec]] = (
-        FigureSpec("returns", "Evaluation return", "curves", "return", "episode", "return", x="episode", facet="noise"),
+        RETURNS,
         FigureSpec("last", "Mean return of the last ten episodes", "bars", "mean_return_last_10", "noise", "return", x="noise"),
         FigureSpec("spread", "Spread of the critics", "curves", "critic_std", "episode", "value", x="episode", facet="noise"),
     )
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "paper": {},
-        "alone": {},
-        "trusted": {},
-        "laptop": {"methods": ("exact-ube", "ensemble-mean"), "noises": (0.0,), "num_models": (3,), "episodes": 25, "seeds": 1},
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "paper": Preset("the agent of the published runs", {"preset": "paper"}),
+        "alone": Preset("the same, with rollouts that end each by itself, as in the paper's text", {"preset": "alone"}),
+        "trusted": Preset("rollouts that stay near the data, and values that the rewards allow", {"preset": "trusted"}),
+        "laptop": Preset(
+            "two methods with small networks and short rollouts, one seed of 25 episodes",
+            {
+                **{"preset": "laptop", "methods": ("exact-ube", "ensemble-mean"), "noises": (0.0,)},
+                **{"num_models": (3,), "episodes": 25, "seeds": 1},
+            },
+        ),
+        "ensemble": Preset(
+            "sparse pendulum: return against the number of models",
+            {
+                "preset": "paper",
+                "methods": ("exact-ube", "pombu", "ensemble-var", "ensemble-mean"),
+                "num_models": (2, 5, 10),
+            },
+            "pendulum-ensemble",
+            (FigureSpec("final", "Final return", "bars", "final_return", "N", "return", x="num_models", facet="noise"),),
+        ),
+        "values": Preset(
+            "sparse pendulum: maps of the values and of their variance while it learns",
+            {
+                **{"preset": "paper", "methods": ("exact-ube",), "noises": (0.0,)},
+                **{"pictures": (1, 5, 10, 20, 40, 75), "seeds": 1},
+            },
+            "pendulum-values",
+            (
+                RETURNS,
+                FigureSpec(
+                    "variance", "Output of the U-net", "curves", "variance", "episode", "variance", x="episode", log=True
+                ),
+            ),
+        ),
     }
 
     methods: tuple[str, ...] = PAPER_METHODS
-    """Deep agents."""
+    """Deep agents to train; `ubex list` names them."""
     noises: tuple[float, ...] = (0.0, 0.01, 0.02)
     """Standard deviations of the noise on the angle."""
     episodes: int = 75
-    """Episodes of 400 steps."""
+    """Number of episodes, of 400 steps each."""
     num_models: tuple[int, ...] = (5,)
-    """N, models and critics."""
+    """Numbers N of models, each with its critic."""
     gains: tuple[float, ...] = (1.0,)
-    """lambda, exploration gains."""
-    preset: str = "paper"
-    """paper, as in the published runs; alone, with rollouts that end each by itself, as in the paper's text; trusted, with
-    rollouts that stay near the data and values that the rewards allow; or laptop, with small networks and short rollouts."""
+    """Exploration gains lambda: how much a standard deviation is worth."""
+    preset: Annotated[str, tyro.conf.Suppress] = AUTO
+    """The agent's settings, one of `PENDULUM` in `deep/presets.py`; by default those that fit the machine."""
     precision: str = "float32"
-    """How matrices are multiplied: float32, halves or tf32; keys do not depend on it."""
+    """How matrices are multiplied on a GPU: float32, halves or tf32. Random keys do not depend on it."""
     pictures: tuple[int, ...] = (1, 5, 15, 30, 50, 75)
-    """Episodes after which the first seed leaves value maps and an animation; the last one always does."""
+    """Episodes after which the first seed leaves value maps. After the last one it always leaves them, and an animation."""
     seeds: int = 10
     """Number of seeds of every cell."""
 
@@ -97,7 +131,7 @@ class Pendulum(Experiment):
         for noise in self.noises:
             sparse_pendulum(noise)
         checks.whole("episodes", self.episodes, 1)
-        checks.one_of("preset", self.preset, PRESETS)
+        object.__setattr__(self, "preset", chosen(self.preset, PENDULUM))
         checks.one_of("precision", self.precision, PRECISIONS)
         for cell in self.cells():
             self.agent(cell)
@@ -119,7 +153,7 @@ class Pendulum(Experiment):
         """The agent of a cell."""
         settings: Mapping[str, Any] = cell.settings
         own = {name: settings[name] for name in ("num_models", "gain", "precision")}
-        return DeepConfig(**{**PRESETS[self.preset], "method": cell.method, **own})
+        return DeepConfig(**{**PENDULUM[self.preset], "method": cell.method, **own})
 
     def key(self, cell: Cell, seed: int) -> Key:
         """Of the cell without its precision and preset, so that runs that differ in them alone can be compared in pairs."""

@@ -1,9 +1,12 @@
-"""7-room: regret of the executed policies along the run (figure nroom), against the published and the true optimum."""
+"""7-room: regret of the executed policies along the run, against the published and the true optimum, and ablations.
+
+Figure nroom; ensemble_ablation (preset ensemble). Nothing was published for the preset gain.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,8 +16,18 @@ from jaxtyping import Float, Int
 
 from ubex.envs.base import TabularEnv, finite_horizon_value
 from ubex.envs.n_room import HORIZON, seven_room
-from ubex.experiments.exploration import Exploration, Score, agent_config, regret_curve, value_and_error
-from ubex.experiments.spec import Cell, FigureSpec, Outcome, Table
+from ubex.experiments.exploration import (
+    GAIN_METHODS,
+    OPTIMISTIC_METHODS,
+    Exploration,
+    Score,
+    ablation,
+    agent_config,
+    best_gains,
+    regret_curve,
+    value_and_error,
+)
+from ubex.experiments.spec import Cell, FigureSpec, Outcome, Preset, Table
 from ubex.runs import metrics
 from ubex.tabular.agents import AgentConfig
 
@@ -22,6 +35,7 @@ PUBLISHED_OPTIMUM = 19.0
 """What the published regret is measured against; the true optimum is the environment's `best_return`, 20.2947."""
 EARLIER = (1001,)
 """Episodes after which the published regret is also given."""
+UNIT = "regret against 19.0"
 
 
 @dataclass(frozen=True)
@@ -32,18 +46,37 @@ class SevenRoom(Exploration):
     summary: ClassVar[str] = "7-room: regret of the executed policies along the run, for every method"
     environment: ClassVar[str] = "seven-room"
     figures: ClassVar[Sequence[FigureSpec]] = (
-        FigureSpec("regret-curve", "Regret along the run", "curves", "regret", "episode", "regret against 19.0", x="episode"),
+        FigureSpec("regret-curve", "Regret along the run", "curves", "regret", "episode", UNIT, x="episode"),
         FigureSpec(
             "regret",
             "Total regret",
             "bars",
             "total_regret",
             "episodes",
-            "regret against 19.0",
+            UNIT,
             x="episodes",
             facet="num_models",
         ),
     )
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "ensemble": Preset(
+            "7-room: total regret against the number of posterior samples N (ablation)",
+            {"methods": OPTIMISTIC_METHODS, "num_models": (2, 5, 10, 20)},
+            "seven-room-ensemble",
+            (ablation("num_models", UNIT, "episodes"),),
+        ),
+        "gain": Preset(
+            "7-room: total regret against the exploration gain, for every estimator",
+            {"methods": GAIN_METHODS, "seeds": 5, "episodes": 1001, "gains": (0.03, 0.1, 0.3, 1.0, 3.0)},
+            "seven-room-gain",
+            (
+                ablation("gain", UNIT, "episodes"),
+                FigureSpec(
+                    "regret-curve", "Regret along the run", "curves", "regret", "episode", UNIT, "episode", facet="gain"
+                ),
+            ),
+        ),
+    }
 
     seeds: int = 10
     """Number of seeds of every cell."""
@@ -84,11 +117,13 @@ class SevenRoom(Exploration):
         return Outcome(whole, {"regret": curve}, {n: scalars(score[:n]) for n in EARLIER if n < len(score)})
 
     def smoke(self) -> SevenRoom:
-        """One method, very few episodes."""
-        return dataclasses.replace(self, seeds=1, methods=self.methods[:1], num_models=self.num_models[:2], episodes=4)
+        """Two values of every axis and as many methods as gains, very few episodes."""
+        models, gains = self.num_models[:2], self.gains[:2]
+        methods = self.methods[: len(gains)]
+        return dataclasses.replace(self, seeds=1, methods=methods, num_models=models, gains=gains, episodes=4)
 
     def tables(self, results: pd.DataFrame) -> Sequence[Table]:
-        """Mean and standard error of the regret against both optima."""
+        """Mean and standard error of the regret against both optima; before it the best gains, where there are several."""
         summary = metrics.summarize(results)
         published = summary[summary["metric"] == "total_regret"]
         true = summary[summary["metric"] == "total_regret_true_optimum"]
@@ -104,4 +139,5 @@ class SevenRoom(Exploration):
             for (_, row), (_, other) in zip(published.iterrows(), true.iterrows(), strict=True)
         ]
         columns = ["method", "N", "gain", "episodes", "against 19.0 (published)", "against 20.2947 (true optimum)"]
-        return [Table("Regret: mean, standard error", columns, rows)]
+        best = [best_gains(results, ("episodes",))] if len(self.gains) > 1 else []
+        return [*best, Table("Regret: mean, standard error", columns, rows)]

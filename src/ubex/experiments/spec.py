@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import jax
 import pandas as pd
+import tyro
 
 from ubex import checks
-from ubex.runs.records import Cell, Context, Curve, FigureSpec, Outcome, SeedError, Table, grid
+from ubex.runs.records import UNRECORDED, Cell, Context, Curve, FigureSpec, Outcome, SeedError, Table, grid
+from ubex.types import InputError
 
 __all__ = [
     "Cell",
@@ -21,12 +23,14 @@ __all__ = [
     "FigureSpec",
     "Mode",
     "Outcome",
+    "Preset",
     "SeedError",
     "Table",
     "grid",
     "mode_of_device",
 ]
 
+E = TypeVar("E", bound="Experiment")
 Mode = Literal["inline", "processes", "batched"]
 
 
@@ -40,6 +44,18 @@ def mode_of_device() -> Mode:
     return "processes" if jax.default_backend() == "cpu" else "batched"
 
 
+class Preset(NamedTuple):
+    """Other defaults of an experiment, by name: `ubex run EXPERIMENT --preset NAME`."""
+
+    summary: str
+    fields: Mapping[str, Any]
+    """What it changes."""
+    name: str = ""
+    """For a study, which asks another question: the name of its runs, from which their random keys and folders follow."""
+    figures: Sequence[FigureSpec] = ()
+    """What the report of a study draws; the same as of the experiment if empty."""
+
+
 @dataclass(frozen=True)
 class Experiment(ABC):
     """One table or figure. Subclasses add fields, each of which is a flag, and say what their cells are and how one is run."""
@@ -51,17 +67,32 @@ class Experiment(ABC):
     seed a job) or `batched` (in this process, all seeds of a cell in one call of `run`)."""
     figures: ClassVar[Sequence[FigureSpec]] = ()
     """What the report draws."""
-    needs: ClassVar[str] = ""
-    """A module of an extra that it cannot run without; none if empty."""
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Values of `--preset`, for experiments with a field of that name, and the fields that each changes by default."""
+    presets: ClassVar[Mapping[str, Preset]] = {}
+    """Values of `--preset`."""
 
     seeds: int = 5
     """Number of seeds of every cell."""
+    study: Annotated[str, tyro.conf.Suppress] = field(default="", metadata=UNRECORDED)
+    """The preset that gives its runs their name; none if empty."""
 
     def __post_init__(self) -> None:
-        """Refuses fields that make no sense."""
+        """Refuses fields that make no sense. A study has its own name, summary and figures."""
         checks.whole("seeds", self.seeds, 1)
+        if self.study:
+            preset = self.presets[checks.one_of("study", self.study, self.presets)]
+            for name in ("name", "summary", "figures"):
+                object.__setattr__(self, name, getattr(preset, name) or getattr(self, name))
+
+    @classmethod
+    def of(cls: type[E], *presets: str, **fields: Any) -> E:
+        """The experiment with the defaults of some presets, of which the later ones count, and with fields of one's own."""
+        changed: dict[str, Any] = {}
+        for name in presets:
+            preset = cls.presets[checks.one_of("preset", name, cls.presets)]
+            if preset.name and "study" in changed:
+                raise InputError(f"the presets {changed['study']} and {name} are two studies: choose one of them")
+            changed |= {**preset.fields, **({"study": name} if preset.name else {})}
+        return cls(**{**changed, **fields})
 
     def ready(self) -> None:  # noqa: B027  (most experiments need nothing)
         """Refuses to begin, before anything is written, where something is missing on this machine."""

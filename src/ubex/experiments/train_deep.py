@@ -15,9 +15,10 @@ from jaxtyping import Float
 
 from ubex import checks, training
 from ubex.agent import Agent
-from ubex.agent.deep import LEARNED, NONE, PRESETS
+from ubex.agent.deep import LEARNED, NONE
 from ubex.callbacks import Evaluate, Info
 from ubex.deep.host import HostState
+from ubex.deep.presets import GYMNASIUM as PRESETS
 from ubex.experiments.exploration import value_and_error
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, SeedError, Table
 from ubex.runs import metrics

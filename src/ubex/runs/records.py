@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -16,6 +17,8 @@ from ubex.keys import named
 from ubex.types import Key
 
 Setting = str | int | float | bool
+UNRECORDED: Mapping[str, bool] = MappingProxyType({"recorded": False})
+"""Metadata of fields that are no settings: `spec.json` says what they say in another way."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,11 @@ class Cell:
     def key(self, seed: int) -> Key:
         """The random key of one seed: it depends on the cell and the seed alone, not on what else runs."""
         return jax.random.fold_in(named(jax.random.key(0), self.id), seed)
+
+
+def settings_of(experiment: Any) -> dict[str, Any]:
+    """The fields of an experiment, as `spec.json` records them."""
+    return {one.name: getattr(experiment, one.name) for one in fields(experiment) if one.metadata.get("recorded", True)}
 
 
 def grid(**axes: Sequence[Setting]) -> list[dict[str, Setting]]:

@@ -25,7 +25,7 @@ from ubex import __version__, checks
 from ubex.runs import cluster, pool
 from ubex.runs.jobs import Failed, Job, Result, Runnable
 from ubex.runs.progress import Display
-from ubex.runs.records import Cell, Table
+from ubex.runs.records import Cell, Table, settings_of
 from ubex.runs.store import FORMAT, TABLES, Store, load_results, write_atomically
 from ubex.runs.tracking import TRACKERS, Tracker
 
@@ -237,7 +237,6 @@ def write_people_tables(experiment: Runnable, out: Path) -> Sequence[Table]:
 
 def describe(experiment: Runnable, created: str) -> dict[str, Any]:
     """What `spec.json` holds."""
-    settings = {field.name: getattr(experiment, field.name) for field in dataclasses.fields(experiment)}  # type: ignore[arg-type]
     cells = [
         {"id": c.id, "environment": c.environment, "method": c.method, "settings": dict(c.settings)} for c in experiment.cells()
     ]
@@ -245,7 +244,7 @@ def describe(experiment: Runnable, created: str) -> dict[str, Any]:
         "format": FORMAT,
         "experiment": experiment.name,
         "summary": experiment.summary,
-        "settings": settings,
+        "settings": settings_of(experiment),
         "figures": [dataclasses.asdict(figure) for figure in experiment.figures],
         "cells": cells,
         "seeds": experiment.seeds,

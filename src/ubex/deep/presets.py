@@ -1,0 +1,95 @@
+"""Settings of deep agents by name: the paper's sizes and a laptop's, with what each task changes on top of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import jax
+
+from ubex import checks
+
+Settings = Mapping[str, Any]
+
+AUTO = "auto"
+"""The preset that fits the machine."""
+LAPTOP: Settings = MappingProxyType(
+    {
+        "num_models": 3,
+        "updates_per_step": 4,
+        "rollouts_per_step": 20,
+        "rollout_length": 5,
+        "batch_size": 64,
+        "gap_actions": 4,
+        "critic_hidden": (64, 64),
+        "actor_hidden": (32, 32),
+        "model_hidden": (64, 64, 64),
+        "max_epochs": 10,
+        "critic_rate": 1e-3,
+        "actor_rate": 1e-3,
+        "model_rate": 1e-3,
+    }
+)
+"""The same algorithm with small networks, small batches and short rollouts, for two cores: `laptop` of every task."""
+SMOKE: Settings = MappingProxyType(
+    {
+        **LAPTOP,
+        **{"num_models": 2, "critic_hidden": (8,), "actor_hidden": (8,), "model_hidden": (8,)},
+        **{"initial_steps": 20, "batch_size": 4, "updates_per_step": 1, "rollouts_per_step": 1, "max_epochs": 1},
+    }
+)
+"""Sizes with which nothing is learned, to see that everything runs."""
+
+GYMNASIUM: Mapping[str, Settings] = MappingProxyType(
+    {"paper": MappingProxyType({}), "laptop": MappingProxyType({**LAPTOP, "max_epochs": 100, "model_batch": 64})}
+)
+"""Of `ubex.Agent` and `ubex train`. Models are trained for longer: rewards are larger than the sparse pendulum's."""
+
+PUBLISHED: Settings = MappingProxyType({"rollout_ends": "together", "initial_resets": False})
+"""How the published runs of the pendulum differ from the paper's text; `DeepConfig` says what these are."""
+PENDULUM: Mapping[str, Settings] = MappingProxyType(
+    {
+        "paper": PUBLISHED,
+        "alone": {**PUBLISHED, "rollout_ends": "alone"},
+        "trusted": {"rollout_ends": "trusted", "patience": 10, "reward_prior": 0.5},
+        "laptop": {**LAPTOP, **PUBLISHED},
+        "smoke": {**SMOKE, **PUBLISHED},
+    }
+)
+"""Of the sparse pendulum. `alone` has rollouts as in the paper's text. `trusted` is our own: rollouts near the data, models
+that are trained for longer, and rewards that are uncertain where none was seen."""
+
+TASK: Settings = MappingProxyType(
+    {"retrain_every": 250, "retain": 10, "rollout_length": 1, "regularisation": 0.0, "model_scale": 1.0}
+)
+"""What locomotion changes at any size (appendix, table of hyperparameters)."""
+LOCOMOTION: Mapping[str, Settings] = MappingProxyType(
+    {
+        "paper": {**TASK, "updates_per_step": 10, "actor_hidden": (128, 128)},
+        "laptop": {**LAPTOP, **TASK, "rollouts_per_step": 40, "max_epochs": 5},
+        "smoke": {**SMOKE, **TASK},
+    }
+)
+
+
+def fitting() -> str:
+    """The preset for this machine: `paper` where there is a GPU, `laptop` where there is none.
+
+    Example:
+        >>> fitting() in ("paper", "laptop")
+        True
+    """
+    return "laptop" if jax.default_backend() == "cpu" else "paper"
+
+
+def chosen(preset: str, table: Mapping[str, Settings]) -> str:
+    """The name of a preset in a table, with `auto` settled."""
+    return fitting() if preset == AUTO else checks.one_of("preset", preset, table)
+
+
+def reason(how: str = "--preset {}") -> str:
+    """One line on what `auto` means here; `how` is the way to ask for another one."""
+    if fitting() == "paper":
+        return f"preset: paper, because there is a GPU; {how.format('laptop')} takes small sizes"
+    return f"preset: laptop, because there is no GPU; {how.format('paper')} takes the paper's sizes"
