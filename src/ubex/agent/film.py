@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ubex import training
 from ubex.envs import ENVS
+from ubex.envs.resolve import by_name, call
 from ubex.runs.pictures import animation
 from ubex.types import InputError
 
@@ -67,7 +67,7 @@ def drawing(name: str, settings: Mapping[str, Any]) -> Any:
 
         make = getattr(gymnasium, name.replace("-", "_"))
         try:
-            return training.call(name, make, given)
+            return call(name, make, given)
         except InputError:
             raise InputError(f"{name} draws no pictures, so there is no video of it") from None
-    return training.by_name(name, given)
+    return by_name(name, given)

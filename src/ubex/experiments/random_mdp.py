@@ -16,13 +16,13 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from ubex import checks
+from ubex import checks, estimators
+from ubex.calls import value_variance
 from ubex.estimators import ESTIMATORS
 from ubex.experiments.spec import Cell, Context, Experiment, FigureSpec, Mode, Outcome, Table
 from ubex.keys import named
 from ubex.tabular.posterior import DirichletNormal
 from ubex.types import Key, Transitions
-from ubex.variance import value_variance
 
 STRUCTURES = ("acyclic", "cyclic")
 VARIANCE_METHODS = tuple(name for name in ESTIMATORS if name != "ensemble-mean")
@@ -68,7 +68,7 @@ class RandomMDP(Experiment):
         """Refuses fields that make no sense."""
         super().__post_init__()
         for method in self.methods:
-            checks.one_of("method", method, ESTIMATORS)
+            estimators.method(method)
         for structure in self.structures:
             checks.one_of("structure", structure, STRUCTURES)
         for number in self.num_models:

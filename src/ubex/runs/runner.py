@@ -23,10 +23,11 @@ from rich.console import Console
 
 from ubex import __version__, checks
 from ubex.runs import cluster, pool
+from ubex.runs.folder import TABLES, load_results
 from ubex.runs.jobs import Failed, Job, Result, Runnable
 from ubex.runs.progress import Display
 from ubex.runs.records import Cell, Table
-from ubex.runs.store import FORMAT, TABLES, Store, load_results, write_atomically
+from ubex.runs.store import FORMAT, Store, write_atomically
 from ubex.runs.tracking import TRACKERS, Tracker
 
 TABLE_SECONDS = 1.0

@@ -11,11 +11,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ubex.envs.base import Trajectory
+from ubex.tabular.posterior import Dirichlet, DirichletNormal
 from ubex.tabular.sampling import sample_flat_dirichlet
-from ubex.types import MDP, Key
+from ubex.types import MDP, Key, KeyLike
 
 
 class Belief(NamedTuple):
@@ -32,6 +34,53 @@ class Belief(NamedTuple):
     def concentration(self) -> float:
         """Parameter of the flat Dirichlet prior; S is the number of the environment's own states."""
         return float((self.counts.shape[0] - 1) ** -0.5)
+
+
+class LearnedBelief(Belief):
+    """What an agent has learned, with what it takes rewards for: a posterior over MDPs, which `ubex.value_variance` takes."""
+
+    reward_precision: float
+    noise_precision: float
+
+    @classmethod
+    def of(cls, belief: Belief, reward_precision: float, noise_precision: float) -> LearnedBelief:
+        """The belief of an agent with these settings."""
+        learned = cls(*belief)
+        learned.reward_precision, learned.noise_precision = reward_precision, noise_precision
+        return learned
+
+    def posterior(self) -> DirichletNormal:
+        """The same posterior with a table of the size of an MDP."""
+        successors, counts, rewards = (np.asarray(array) for array in self)
+        states, actions, _ = counts.shape
+        prior = DirichletNormal(
+            states - 1,
+            actions,
+            terminal=True,
+            reward_precision=self.reward_precision,
+            noise_precision=self.noise_precision,
+        )
+        alpha, number = prior.transitions.alpha.copy(), counts.sum(axis=-1)
+        np.add.at(alpha, (*(place[..., None] for place in np.indices((states, actions))), successors), counts)
+        return prior.restored(Dirichlet(alpha), prior.rewards.observe(number, rewards, rewards))
+
+    def sample(self, key: KeyLike, num_models: int) -> MDP:
+        """Draws MDPs from the posterior, on a leading axis."""
+        return self.posterior().sample(key, num_models)
+
+    def mean(self) -> MDP:
+        """The posterior-mean MDP."""
+        return self.posterior().mean()
+
+
+jax.tree_util.register_pytree_with_keys(  # as any belief, with the settings kept
+    LearnedBelief,
+    lambda learned: (
+        [(jax.tree_util.GetAttrKey(name), getattr(learned, name)) for name in Belief._fields],
+        (learned.reward_precision, learned.noise_precision),
+    ),
+    lambda settings, arrays: LearnedBelief.of(Belief(*arrays), *settings),
+)
 
 
 def prior(num_states: int, num_actions: int, branching: int | None = None) -> Belief:
