@@ -1,4 +1,4 @@
-"""One file an estimator, and the table of them. A new estimator is one file and one line in `ESTIMATORS`."""
+"""One file per estimator, and the table of them. A new estimator is one file, its import and one line in `ESTIMATORS`."""
 
 from __future__ import annotations
 

@@ -39,3 +39,7 @@ class Estimator(NamedTuple):
     """Whether it looks at `NextValues.chi_square`, which costs more memory than all the rest (and is NaN otherwise)."""
     own_values: bool = True
     """Whether it looks at the members' own values. Where it does not, they are never solved for (and are NaN)."""
+    claim: Literal["exact", "upper bound"] | None = None
+    """What it is of the true variance where the paper's assumptions hold; `tests/test_theory.py` holds it to that."""
+    look: int | None = None
+    """The number of its colour and marker in reports (`report/charts.py`); without one it takes what is free."""
