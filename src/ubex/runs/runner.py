@@ -193,7 +193,7 @@ def run(experiment: Runnable, out: Path, console: Console, options: Options | No
 
 
 def plan(experiment: Runnable, store: Store) -> list[Job]:
-    """What is left to do: one job a cell where seeds run together, else one a seed."""
+    """What is left to do: one job per cell where seeds run together, else one per seed."""
     jobs = []
     for cell in store.cells:
         left = tuple(seed for seed in range(store.seeds) if not store.finished(cell, seed))

@@ -85,7 +85,7 @@ def with_actions(mdp: MDP, v: Float[Array, "*n S 1"], discount: Scalar) -> Value
 def solve(mdp: MDP, policy: Policy, discount: Scalar, terminal: Bool[Array, " S"] | None = None) -> Values:
     """Values of a policy in one MDP or, with a leading axis, in each of N (eq. bellman_expectation, exactly).
 
-    One S x S solve a member, for stochastic and deterministic policies alike; action values follow by one backup.
+    One S x S solve per member, for stochastic and deterministic policies alike; action values follow by one backup.
     """
     return with_actions(mdp, jnp.linalg.solve(*equation(mdp, policy, discount, terminal)), discount)
 
