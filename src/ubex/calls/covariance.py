@@ -23,7 +23,7 @@ from ubex.tabular import unrolled
 from ubex.tabular.posterior import TabularPosterior
 from ubex.tabular.terminal import terminal_states
 from ubex.tabular.unrolled import Step
-from ubex.types import MDP, KeyLike, ValueVariance
+from ubex.types import MDP, KeyLike, Posterior, ValueVariance
 
 
 class ValueCovariance(NamedTuple):
@@ -68,7 +68,7 @@ class Side(NamedTuple):
 class Problem(NamedTuple):
     """A posterior by its moments."""
 
-    source: Source
+    source: MDP | Posterior
     mean: MDP
     rows: Rows
     members: MDP
@@ -143,25 +143,16 @@ def policy_difference(
     discount = checks.discount_factor(discount)
     problem = moments(posterior_of(source), key, num_models, ddof)
     if horizon is not None:
-        pairs = ((policy, policy), (other, other), (policy, other))
-        joints = [unrolled_form(problem, pair, discount, horizon, first_order).now for pair in pairs]
+        choices = ((policy, policy), (other, other), (policy, other))
+        joints = [unrolled_form(problem, pair, discount, horizon, first_order).now for pair in choices]
         own, others, shared = (jnp.diag(joint.covariance) for joint in joints)
         apart = jnp.maximum(own + others - 2.0 * shared, 0.0)
         return PolicyDifference(np.asarray(joints[2].first - joints[2].second), np.asarray(apart), True)
     sides = [solve(problem, choice, discount) for choice in (policy, other)]
-    parts = {
-        (i, j): _shared(
-            problem.rows,
-            (sides[i].root, sides[j].root),
-            (sides[i].v, sides[j].v),
-            (sides[i].policy, sides[j].policy),
-            discount,
-            first_order,
-        )
-        for i, j in ((0, 0), (1, 1), (0, 1))
-    }
-    converged = all(bool(local.converged) for _, local in parts.values())
-    variance = parts[0, 0][0] + parts[1, 1][0] - 2.0 * parts[0, 1][0]
+    pairs = ((sides[0], sides[0]), (sides[1], sides[1]), (sides[0], sides[1]))
+    (own, _), (others, _), (shared, _) = parts = [_shared(problem.rows, *pair, discount, first_order) for pair in pairs]
+    variance = own + others - 2.0 * shared
+    converged = all(bool(local.converged) for _, local in parts)
     mean = sides[0].v - sides[1].v
     return PolicyDifference(np.asarray(mean), np.asarray(jnp.maximum(variance, 0.0)), converged)
 
@@ -189,7 +180,7 @@ def unrolled_form(
     return step
 
 
-def moments(source: Source, key: KeyLike | None, num_models: int, ddof: int) -> Problem:
+def moments(source: MDP | Posterior, key: KeyLike | None, num_models: int, ddof: int) -> Problem:
     """The posterior by its moments: exact ones where it is ours, else those of samples."""
     if isinstance(source, TabularPosterior):
         mean = MDP(*map(jnp.asarray, checks.mdp_arrays(source.mean())))
@@ -238,9 +229,7 @@ _local = jax.jit(form.local_uncertainty, static_argnames="first_order")
 _unrolled = jax.jit(unrolled.closed_form, static_argnames="first_order")
 
 
-def _shared(
-    rows: Rows, roots: form.Pair, values: form.Pair, policies: form.Pair, discount: float, first_order: bool
-) -> tuple[Float[Array, " S"], Local]:
+def _shared(rows: Rows, a: Side, b: Side, discount: float, first_order: bool) -> tuple[Float[Array, " S"], Local]:
     """Covariance of the values of two policies, state by state."""
-    local = _local(rows, roots, values, policies, discount, first_order)
-    return (roots[0] * roots[1]) @ local.states, local
+    local = _local(rows, (a.root, b.root), (a.v, b.v), (a.policy, b.policy), discount, first_order)
+    return (a.root * b.root) @ local.states, local

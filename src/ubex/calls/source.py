@@ -11,16 +11,22 @@ from ubex.tabular.belief import LearnedBelief
 from ubex.tabular.posterior import TabularPosterior
 from ubex.types import MDP, InputError, KeyLike, Posterior
 
-Source = MDP | Posterior
+Source = MDP | Posterior | LearnedBelief
 
 
-def posterior_of(source: Source) -> Source:
+def posterior_of(source: Source) -> MDP | Posterior:
     """The source itself; what an agent has learned becomes the posterior that it stands for."""
     return source.posterior() if isinstance(source, LearnedBelief) else source
 
 
 def resolve(
-    source: Source, key: KeyLike | None, num_models: int, ddof: int, *, at_least: int = 2, what: str = "the closed form"
+    source: MDP | Posterior,
+    key: KeyLike | None,
+    num_models: int,
+    ddof: int,
+    *,
+    at_least: int = 2,
+    what: str = "closed form",
 ) -> tuple[Float[np.ndarray, "N S A S"], Float[np.ndarray, "N S A"]]:
     """The members of the ensemble, checked: the samples themselves, or samples of the posterior.
 
@@ -44,7 +50,7 @@ def resolve(
 
 
 def policy_in(
-    source: Source, policy: ArrayLike, num_states: int, num_actions: int
+    source: MDP | Posterior, policy: ArrayLike, num_states: int, num_actions: int
 ) -> Float[np.ndarray, "S A"] | Int[np.ndarray, " S"]:
     """The policy, checked. It may leave out the terminal state of a posterior that has one: nothing depends on it there."""
     given = checks.number_array("policy", policy)

@@ -84,18 +84,18 @@ def value_variance(
     if u_min == np.inf:
         raise InputError("u_min must be finite or -inf, but it is inf")
     steps = None if horizon is None else checks.whole("horizon", horizon, 1)
-    source = posterior_of(source)
+    posterior = posterior_of(source)
     if chosen.closed is not None:
-        problem = covariance.moments(source, key, num_models, ddof)
+        problem = covariance.moments(posterior, key, num_models, ddof)
         return covariance.variance(problem, policy, discount, steps, chosen.closed == "first-order")
-    p, r = resolve(source, key, num_models, ddof, at_least=chosen.min_models, what=f"estimator {chosen.summary!r}")
-    choice = policy_in(source, policy, *p.shape[1:3])
+    p, r = resolve(posterior, key, num_models, ddof, at_least=chosen.min_models, what=f"estimator {chosen.summary!r}")
+    choice = policy_in(posterior, policy, *p.shape[1:3])
     terminal = jnp.asarray(terminal_states(p, r, choice)) if discount == 1.0 and steps is None else None
     actions = jnp.asarray(choice)
-    if isinstance(source, MDP):
+    if isinstance(posterior, MDP):
         average = bellman.mean_mdp(on_device(p, r, part) for part in chunk_slices(p.shape[0], p.nbytes))
     else:
-        average = MDP(*map(jnp.asarray, checks.mdp_arrays(source.mean())))
+        average = MDP(*map(jnp.asarray, checks.mdp_arrays(posterior.mean())))
     if steps is None:
         result = over_chunks(chosen, p, r, average, actions, discount, terminal, float(u_min), ddof)
     else:

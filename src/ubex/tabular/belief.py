@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 from ubex.envs.base import Trajectory
 from ubex.tabular.posterior import Dirichlet, DirichletNormal
 from ubex.tabular.sampling import sample_flat_dirichlet
-from ubex.types import MDP, Key, KeyLike
+from ubex.types import MDP, Key
 
 
 class Belief(NamedTuple):
@@ -53,32 +53,16 @@ class LearnedBelief(Belief):
         """The same posterior with a table of the size of an MDP."""
         successors, counts, rewards = (np.asarray(array) for array in self)
         states, actions, _ = counts.shape
-        prior = DirichletNormal(
-            states - 1,
-            actions,
-            terminal=True,
-            reward_precision=self.reward_precision,
-            noise_precision=self.noise_precision,
-        )
+        settings = {"reward_precision": self.reward_precision, "noise_precision": self.noise_precision}
+        prior = DirichletNormal(states - 1, actions, terminal=True, **settings)
         alpha, number = prior.transitions.alpha.copy(), counts.sum(axis=-1)
         np.add.at(alpha, (*(place[..., None] for place in np.indices((states, actions))), successors), counts)
         return prior.restored(Dirichlet(alpha), prior.rewards.observe(number, rewards, rewards))
 
-    def sample(self, key: KeyLike, num_models: int) -> MDP:
-        """Draws MDPs from the posterior, on a leading axis."""
-        return self.posterior().sample(key, num_models)
 
-    def mean(self) -> MDP:
-        """The posterior-mean MDP."""
-        return self.posterior().mean()
-
-
-jax.tree_util.register_pytree_with_keys(  # as any belief, with the settings kept
+jax.tree_util.register_pytree_node(  # the settings stay when arrays are mapped
     LearnedBelief,
-    lambda learned: (
-        [(jax.tree_util.GetAttrKey(name), getattr(learned, name)) for name in Belief._fields],
-        (learned.reward_precision, learned.noise_precision),
-    ),
+    lambda learned: (tuple(learned), (learned.reward_precision, learned.noise_precision)),  # type: ignore[arg-type,return-value]
     lambda settings, arrays: LearnedBelief.of(Belief(*arrays), *settings),
 )
 
