@@ -91,12 +91,10 @@ def test_an_estimator_of_your_own_by_its_place(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     name, out = "my_estimators:half", ["--no-report", "--out"]
+    few = ["--truth-samples", "50", "--num-models", "5", "--structures", "acyclic"]
     small = ["--env", "deep-sea", "--env-args", '{"size": 3}', "--episodes", "3"]
     assert cli.run(["train", *small, "--agent", name, *out, "train"]) == 0
-    assert (
-        cli.run(["run", "random-mdp", "--methods", name, "--size", "3", "--seeds", "1", "--truth-samples", "50", *out, "mdp"])
-        == 0
-    )
+    assert cli.run(["run", "random-mdp", "--methods", name, "--size", "3", "--seeds", "1", *few, *out, "mdp"]) == 0
     assert set(load_results("mdp")["method"]) == set(load_results("train")["method"]) == {name}
     for wrong, message in (("my_estimators:number", "is not an Estimator, but a int"), ("my_estimators:no", "has no 'no'")):
         assert cli.run(["train", *small, "--agent", wrong, *out, "wrong"]) == 2
