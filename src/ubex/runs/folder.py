@@ -192,13 +192,14 @@ def json_at(path: Path) -> dict[str, Any]:
 
 def load(path: Path, name: str, problems: list[str], *, expected: bool) -> pd.DataFrame | None:
     """One of the tidy tables, or nothing, with a word in `problems` where it should be there."""
+    if not table_file(path, name).is_file():
+        if expected:
+            problems.append(f"Seeds have finished but there is no {name} yet: the same `ubex run` command writes it.")
+        return None
     try:
         return _load(path, name)
     except InputError as error:
-        if (path / name).is_file() or (path / WIDE).is_file():
-            problems.append(str(error))
-        elif expected:
-            problems.append(f"Seeds have finished but there is no {name} yet: the same `ubex run` command writes it.")
+        problems.append(str(error))
         return None
 
 
@@ -271,15 +272,20 @@ def load_curves(path: str | os.PathLike[str]) -> pd.DataFrame:
     return _load(Path(path), CURVES)
 
 
-def _load(target: Path, name: str) -> pd.DataFrame:
-    whole = name == RESULTS and (target / WIDE).is_file()
-    if target.is_dir():
-        target = target / (WIDE if whole else name)
+def table_file(path: Path, name: str) -> Path:
+    """The file of one of the tables of a run folder, where the wide one stands for the results; a file is itself."""
+    if not path.is_dir():
+        return path
+    return path / (WIDE if name == RESULTS and (path / WIDE).is_file() else name)
+
+
+def _load(path: Path, name: str) -> pd.DataFrame:
+    target = table_file(path, name)
     if not target.is_file():
         raise InputError(f"no {name} at {target}")
     try:
         table = pd.read_csv(target)
-        table = narrowed(table, read_spec(target.parent)) if whole else table
+        table = narrowed(table, read_spec(path)) if target.name == WIDE and target != path else table
     except (ValueError, KeyError, OSError) as error:
         raise InputError(f"{target} cannot be read: {error}") from None
     missing = [column for column in COLUMNS if column not in table.columns]
