@@ -1,11 +1,14 @@
-"""The contributor's path: every skeleton of docs/adding.md runs, its tables exist, and the picture of the layers is true."""
+"""The contributor's path: docs/adding.md is followed to the letter, its tables exist, and the picture of the layers is true."""
 
 from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import runpy
+import shutil
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -18,27 +21,87 @@ from ubex.experiments import command
 
 ROOT = Path(__file__).resolve().parent.parent
 ADDING = (ROOT / "docs" / "adding.md").read_text()
-SKELETONS = {
-    heading: re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    for heading, text in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", ADDING, re.DOTALL | re.MULTILINE)
+SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", ADDING, re.DOTALL | re.MULTILINE))
+BLOCKS = {
+    heading: re.findall(r"^```(python|diff)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE) for heading, text in SECTIONS.items()
 }
+KINDS = {heading: [kind for kind, _ in found] for heading, found in BLOCKS.items()}
+INTO_THE_PACKAGE = {"An estimator": "half-pombu", "A tabular environment": "river"}
+"""Skeletons that are copied into the package, and the names that they then have."""
 SCRIPTS = ("A deep method", "A figure")
 """Skeletons that are scripts; the experiment is a file of the package."""
 
 
-@pytest.mark.parametrize("heading", [heading for heading in SKELETONS if heading not in (*SCRIPTS, "An experiment")])
-def test_every_skeleton_runs(heading: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(SKELETONS[heading]) == 1
+@pytest.mark.parametrize(
+    "heading", [heading for heading in BLOCKS if heading not in (*INTO_THE_PACKAGE, *SCRIPTS, "An experiment")]
+)
+def test_every_skeleton_that_stays_outside_runs(heading: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert KINDS[heading] == ["python"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     module = types.ModuleType("skeleton")
     monkeypatch.setitem(sys.modules, "skeleton", module)  # dataclasses look for the module of a class
-    exec(compile(SKELETONS[heading][0], f"adding.md, {heading}", "exec"), vars(module))
+    exec(compile(BLOCKS[heading][0][1], f"adding.md, {heading}", "exec"), vars(module))
+
+
+def edited(text: str, change: str) -> str:
+    """The text with the lines of a diff: those with a minus become those with a plus, others follow the line above them."""
+    lines, place = text.splitlines(), -1
+    for mark, line in ((line[0], line[1:]) for line in change.splitlines()):
+        if mark == "+":
+            place += 1
+            lines.insert(place, line)
+        else:
+            assert lines.count(line) == 1, f"the page shows {line!r}, which the file has {lines.count(line)} times"
+            place = lines.index(line)
+            if mark == "-":
+                del lines[place]
+                place -= 1
+    return "\n".join(lines) + "\n"
+
+
+def follow(heading: str, root: Path) -> None:
+    """Does what the page says in a copy of the repository."""
+    (_, skeleton), (_, change), _ = BLOCKS[heading]
+    named, _, change = change.partition("\n")
+    (root / re.findall(r"src/ubex/\S+\.py", skeleton)[0]).write_text(skeleton)
+    table = root / named.removeprefix(" # ")
+    table.write_text(edited(table.read_text(), change))
+
+
+def run(root: Path, *words: str) -> str:
+    """What Python prints there; it has to succeed."""
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("COV")}  # the copy is not measured
+    environment = {**mine, "PYTHONPATH": str(root / "src")}
+    done = subprocess.run([sys.executable, *words], cwd=root, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("heading", INTO_THE_PACKAGE)
+def test_every_skeleton_works_in_the_place_that_the_page_says(heading: str, tmp_path: Path) -> None:
+    assert KINDS[heading] == ["python", "diff", "python"]
+    name = INTO_THE_PACKAGE[heading]
+    for part in ("src", "tests", "docs"):
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    follow(heading, tmp_path)
+    run(tmp_path, "-c", BLOCKS[heading][2][1])
+    assert name in run(tmp_path, "-m", "ubex", "list")
+    (tests,) = re.findall(rf"\[{heading.split(' ', 1)[1]}\].*\| `(tests/[\w/.]+)`[^|]*\|$", ADDING, re.MULTILINE)
+    said = run(tmp_path, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", tests, "-k", name)
+    assert int(re.findall(r"(\d+) passed", said)[0]) >= 3, said
+
+
+def test_a_page_that_shows_another_table_is_noticed() -> None:
+    assert edited("a\nb\nd\n", " b\n+c\n-d\n+e") == "a\nb\nc\ne\n"
+    with pytest.raises(AssertionError, match="which the file has 0 times"):
+        edited("a\nb\n", " x\n+c")
 
 
 def written(heading: str, folder: Path) -> Path:
     """The skeleton in a file of the name that its first line says."""
-    (text,) = SKELETONS[heading]
+    ((_, text),) = BLOCKS[heading]
     named = re.match(r'"""(?:[\w/]*/)?(\w+\.py)[.,] ', text)
     assert named, f"the first line of {heading} names no file"
     file = folder / named[1]
@@ -69,7 +132,7 @@ def test_the_experiment_works_as_a_file_of_the_package_and_a_line_of_the_table(
 
 
 def test_there_is_a_skeleton_for_each_kind() -> None:
-    assert list(SKELETONS) == [
+    assert list(BLOCKS) == [
         "An estimator",
         "A tabular environment",
         "A Gymnasium environment",

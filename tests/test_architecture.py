@@ -13,11 +13,10 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
     {"types"},
-    {"keys", "precision", "checks", "ube", "closed_form"},
+    {"keys", "precision", "checks", "imports", "ube", "closed_form"},
     {"estimators", "envs"},
     {"tabular", "deep"},
-    {"covariance"},
-    {"variance", "training"},
+    {"calls", "training"},
     {"runs", "doctor"},
     {"callbacks"},
     {"agent"},

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from worlds import random_ensemble, random_policy
 
-from ubex import ESTIMATORS, MDP, Estimator, value_variance
+from ubex import ESTIMATORS, MDP, Estimator, cli, load_results, value_variance
 
 NAMES = sorted(ESTIMATORS)
 
@@ -74,6 +77,28 @@ def test_one_hot_and_integer_policies_agree(name: str, ensemble: MDP) -> None:
     one_hot = value_variance(ensemble, np.eye(3)[actions], 0.9, estimator=name, u_min=-np.inf)
     np.testing.assert_allclose(averaged.q, gathered.q, rtol=1e-8, atol=1e-9)
     np.testing.assert_array_equal(one_hot.q, gathered.q)
+
+
+def test_an_estimator_of_your_own_by_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`module:name` serves in calls, in `ubex train` and in tabular experiments."""
+    (tmp_path / "my_estimators.py").write_text(
+        "from ubex import ESTIMATORS, Estimator\n"
+        "half = Estimator('half', local=lambda m, ddof: 0.5 * ESTIMATORS['pombu'].local(m, ddof), own_values=False)\n"
+        "number = 3\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    name, out = "my_estimators:half", ["--no-report", "--out"]
+    few = ["--truth-samples", "50", "--num-models", "5", "--kinds", "acyclic-observed", "--size", "3", "--seeds", "1"]
+    small = ["--env", "deep-sea", "--env-args", '{"size": 3}', "--episodes", "3"]
+    assert cli.run(["train", *small, "--agent", name, *out, "train"]) == 0
+    assert cli.run(["run", "calibration", "--preset", "small", "--methods", name, *few, *out, "mdp"]) == 0
+    assert set(load_results("mdp")["method"]) == set(load_results("train")["method"]) == {name}
+    for wrong, message in (("my_estimators:number", "is not an Estimator, but a int"), ("my_estimators:no", "has no 'no'")):
+        assert cli.run(["train", *small, "--agent", wrong, *out, "wrong"]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_an_estimator_of_your_own_needs_nothing_else(ensemble: MDP, policy: np.ndarray) -> None:

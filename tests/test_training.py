@@ -8,13 +8,16 @@ from typing import Any
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
 
 import ubex
 from ubex import cli, training
+from ubex.envs import resolve
 from ubex.envs.base import TabularEnv
+from ubex.tabular import agents, belief
 from ubex.tabular.host import HostEnv
 
 
@@ -53,6 +56,31 @@ def test_a_gymnasium_environment_is_learned() -> None:
     assert result.belief.counts.shape[-1] == 2, "two next states an action, found out on the way"
     again = ubex.train(Corridor(), "exact-ube", episodes=40, key=1)
     np.testing.assert_array_equal(again.returns, result.returns)
+
+
+def test_what_was_learned_is_a_posterior() -> None:
+    """Its moments are those that the agent plans with, and its samples have them; settings of rewards are not forgotten."""
+    settings = {"reward_precision": 2.0, "noise_precision": 3.0, "repeats": 2}
+    result = ubex.train("n-room", "psrl", episodes=5, key=1, env_args={"rooms": 2}, **settings)
+    config = training.agent_config("closed-form", settings)
+    with jax.enable_x64(True):
+        reward, deviation = belief.reward_posterior(result.belief, 2.0, 3.0)
+        mean = belief.mean_model(result.belief, reward)
+        known = agents.planning_model(config, jax.random.key(0), result.belief, mean, deviation)
+        average, variance = known.evaluate(jnp.asarray(np.append(result.policy, 0)), 0.9, False)  # type: ignore[union-attr]
+    found = ubex.value_variance(result.belief, result.policy, 0.9, estimator="closed-form")
+    np.testing.assert_allclose(found.q_mean, average.q, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.q, variance, rtol=1e-8, atol=1e-12)
+    covariance = ubex.value_covariance(result.belief, result.policy, 0.9).covariance
+    np.testing.assert_allclose(np.diag(covariance), found.v, rtol=1e-9)
+    sampled = ubex.value_variance(result.belief, result.policy, 0.9, estimator="ensemble-var", key=0, num_models=400)
+    posterior = result.belief.posterior()
+    np.testing.assert_array_equal(
+        sampled.v,
+        ubex.value_variance(posterior, np.append(result.policy, 3), 0.9, estimator="ensemble-var", key=0, num_models=400).v,
+    )
+    kept = jax.tree.map(np.asarray, result.belief)
+    assert (kept.reward_precision, kept.noise_precision) == (2.0, 3.0)
 
 
 def test_a_pair_is_learned() -> None:
@@ -173,4 +201,4 @@ def test_a_missing_extra_is_named(name: str, reason: str, extra: str, monkeypatc
 
     monkeypatch.setattr(gymnasium, "make", missing)
     with pytest.raises(ubex.InputError, match=rf"{name} needs an extra that is not installed: pip install 'ubex\[{extra}\]'"):
-        training.by_name(name, {})
+        resolve.by_name(name, {})

@@ -12,7 +12,8 @@ import pytest
 from worlds import random_ensemble, random_policy
 
 import ubex
-from ubex import MDP, DirichletNormal, value_variance, variance
+from ubex import MDP, DirichletNormal, value_variance
+from ubex.calls import variance
 from ubex.envs import toy
 
 S, A, N = 4, 2, 3

@@ -1,15 +1,14 @@
 """ubex: uncertainty Bellman equations in JAX. How sure is an agent of its values, and where should it look next?"""
 
 from ubex.agent import Agent
-from ubex.covariance import PolicyDifference, ValueCovariance, policy_difference, value_covariance
+from ubex.calls import PolicyDifference, ValueCovariance, policy_difference, value_covariance, value_variance
 from ubex.envs import ENVS
 from ubex.envs.base import TabularEnv
 from ubex.estimators import ESTIMATORS, Estimator
-from ubex.runs.store import load_curves, load_results
+from ubex.runs.folder import load_curves, load_results
 from ubex.tabular.posterior import DirichletNormal, DirichletNormalGamma
 from ubex.training import Training, train
 from ubex.types import MDP, InputError, NextValues, Posterior, Transitions, ValueVariance
-from ubex.variance import value_variance
 
 __version__ = "0.1.0"
 

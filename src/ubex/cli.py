@@ -204,7 +204,7 @@ def train_command(arguments: list[str]) -> int:
 def resume(arguments: list[str], kinds: Mapping[str, type[Any]]) -> int:
     """`ubex train --resume DIR`: the run in a folder goes on with the settings that it began with."""
     from ubex.runs import runner
-    from ubex.runs.store import read_spec
+    from ubex.runs.folder import read_spec
 
     options: Any = parse(
         dataclasses.make_dataclass(

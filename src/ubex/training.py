@@ -1,17 +1,12 @@
 """`ubex.train(...)`: an exploring agent on an environment of one's own, in one call.
 
-An environment is a name of ours, a Gymnasium id, a Gymnasium environment with Discrete spaces, a `TabularEnv`, or an MDP
-(`p, r`). Strings may also be `module:thing`, where the thing is any of these or a function or class that gives one.
+An environment is a name (`envs/resolve.py`), a Gymnasium environment with Discrete spaces, a `TabularEnv`, or an MDP (`p, r`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import inspect
-import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -24,10 +19,11 @@ from ubex.envs import ENVS
 from ubex.envs.base import TabularEnv
 from ubex.envs.continuous import ContinuousEnv
 from ubex.envs.custom import HORIZON, discrete_sizes, from_mdp
+from ubex.envs.resolve import by_name
 from ubex.keys import as_key
 from ubex.tabular import host, loop
 from ubex.tabular.agents import AgentConfig
-from ubex.tabular.belief import Belief
+from ubex.tabular.belief import Belief, LearnedBelief
 from ubex.tabular.host import HostEnv
 from ubex.types import MDP, InputError, Key, KeyLike
 
@@ -42,6 +38,8 @@ class Training(NamedTuple):
         >>> result = ubex.train("deep-sea", "psrl", episodes=3, env_args={"size": 3})
         >>> result.returns.shape, result.policy.shape
         ((3,), (9,))
+        >>> ubex.value_variance(result.belief, result.policy, 0.99, estimator="closed-form").v.shape
+        (10,)
     """
 
     returns: Float[np.ndarray, " E"]
@@ -50,8 +48,17 @@ class Training(NamedTuple):
     """The policy of the last episode: an action for every state."""
     steps: Int[np.ndarray, " E"]
     """Improvements that the update before each episode made."""
+    belief: LearnedBelief
+    """What was learned: a posterior over MDPs. `value_variance` takes it, with `policy` or any other."""
+
+
+class Block(NamedTuple):
+    """What a block of episodes gives; the fields are those of `Training`, and the next block goes on with the belief."""
+
+    returns: Float[np.ndarray, " E"]
+    policy: Int[np.ndarray, " S"]
+    steps: Int[np.ndarray, " E"]
     belief: Belief
-    """What was learned: `mean_model` and `sample_transitions` of `ubex.tabular.belief` read it."""
 
 
 def train(
@@ -75,7 +82,8 @@ def train(
     config = agent_config(agent, settings)
     numbers = np.arange(checks.whole("episodes", episodes, 1), dtype=np.int32)
     with jax.enable_x64(True):
-        return run_block(world, config, as_key(key), first_belief(world), numbers)
+        done = run_block(world, config, as_key(key), first_belief(world), numbers)
+    return Training(done.returns, done.policy, done.steps, config.learned(done.belief))
 
 
 def agent_config(agent: str, settings: Mapping[str, Any]) -> AgentConfig:
@@ -93,18 +101,18 @@ def first_belief(world: TabularEnv | HostEnv, places: int = 1) -> Belief:
 
 def run_block(
     world: TabularEnv | HostEnv, config: AgentConfig, key: Key, belief: Belief, episodes: Int[np.ndarray, " E"]
-) -> Training:
+) -> Block:
     """Runs these episodes, compiled where the environment is."""
     if isinstance(world, HostEnv):
         belief, seen = host.run_episodes(world, config, key, belief, episodes)
-        return Training(seen.returns, seen.policies[-1], seen.steps, belief)
+        return Block(seen.returns, seen.policies[-1], seen.steps, belief)
     returns, steps, policy = [], [], np.zeros(0, np.int32)
     for part in np.split(episodes, range(BLOCK, len(episodes), BLOCK)):
         belief, out = loop.run_episodes(world, config, key, belief, jnp.asarray(part))
         returns.append(np.asarray(out.returns, np.float64))
         steps.append(np.asarray(out.steps))
         policy = np.asarray(out.policies[-1])
-    return Training(np.concatenate(returns), policy, np.concatenate(steps), belief)
+    return Block(np.concatenate(returns), policy, np.concatenate(steps), belief)
 
 
 def environment(env: Any, horizon: int | None = None, env_args: Mapping[str, Any] | None = None) -> TabularEnv | HostEnv:
@@ -129,78 +137,3 @@ def environment(env: Any, horizon: int | None = None, env_args: Mapping[str, Any
     raise InputError(
         f"an environment is a name, a Gymnasium environment, a TabularEnv or a pair p, r, but this is a {type(env).__name__}"
     )
-
-
-def by_name(name: str, settings: Mapping[str, Any]) -> Any:
-    """An environment of ours, `module:thing`, or a Gymnasium id."""
-    if name in ENVS:
-        return call(name, ENVS[name].make, settings)
-    module, _, thing = name.partition(":")
-    if thing and not registered_form(thing):
-        found = attribute(module, thing)
-        if callable(found) and not isinstance(found, tuple):
-            return call(name, found, settings)
-        if settings:
-            raise InputError(f"{name} is not a class or a function, so it takes no env_args")
-        return found
-    import gymnasium
-
-    from ubex.envs.locomotion import LOCOMOTION, load_pybullet
-
-    if name in LOCOMOTION:
-        return call(name, LOCOMOTION[name].make, settings)
-    if "BulletEnv" in name:
-        with contextlib.suppress(ImportError):  # Gymnasium then says that there is no such environment
-            load_pybullet()
-    try:
-        return gymnasium.make(name, **settings)
-    except (gymnasium.error.Error, ImportError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        if extra := missing_extra(name, reason):
-            raise InputError(f"{name} needs an extra that is not installed: pip install 'ubex[{extra}]' ({reason})") from None
-        if isinstance(error, gymnasium.error.DependencyNotInstalled):
-            raise InputError(f"{name} needs something that is not installed: {reason}") from None
-        choices = ", ".join((*ENVS, *LOCOMOTION))
-        raise InputError(
-            f"unknown environment {name!r}: {reason}; a Gymnasium id, module:Class, or one of: {choices}"
-        ) from None
-    except TypeError as error:
-        raise InputError(f"{name} does not take these env_args: {error}") from None
-
-
-def missing_extra(name: str, reason: str) -> str:
-    """The extra of ubex that an environment lacks, by its name and what Gymnasium says; empty where it is none of ours."""
-    words = f"{name} {reason}".lower()
-    return "pybullet" if "bullet" in words else "mujoco" if "mujoco" in words else ""
-
-
-def registered_form(thing: str) -> bool:
-    """Whether this is the id in Gymnasium's own `module:Name-v0`."""
-    return "-v" in thing
-
-
-def attribute(module: str, name: str) -> Any:
-    """A thing of a module, which may lie in the current folder."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found: Any = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module.startswith(error.name):
-            raise InputError(f"{module} needs the module {error.name}, which is not installed") from None
-        raise InputError(f"there is no module {module!r}, here or among the installed ones") from None
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise InputError(f"the module {module} has no {name!r}")
-        found = getattr(found, part)
-    return found
-
-
-def call(name: str, make: Callable[..., Any], settings: Mapping[str, Any]) -> Any:
-    """Makes an environment, with a clear line where the settings do not fit."""
-    try:
-        inspect.signature(make).bind(**settings)
-    except TypeError as error:
-        raise InputError(f"{name} does not take these env_args: {error}") from None
-    return make(**settings)

@@ -29,11 +29,11 @@ from ubex.experiments.deep_sea import SOLVED
 from ubex.experiments.seven_room import PUBLISHED_OPTIMUM
 from ubex.keys import as_key, named
 from ubex.tabular import bellman
-from ubex.tabular.agents import AgentConfig, world
+from ubex.tabular.agents import AgentConfig, planning_model
 from ubex.tabular.belief import Belief, mean_model, observe, reward_posterior
 from ubex.tabular.loop import begin
+from ubex.tabular.models import Known, Single, flat_values
 from ubex.tabular.planner import Plan, iterate, q_moments
-from ubex.tabular.worlds import Known, Single, flat_values
 from ubex.types import MDP, Key
 
 SETTINGS = ("environment", "states", "variant", "gain", "discount", "repeats", "seed")
@@ -56,7 +56,7 @@ def of(method: str, num_models: int = 5, frozen: bool = False) -> Make:
         agent = AgentConfig(**{**vars(config), "method": method, "num_models": num_models})
         reward, deviation = reward_posterior(belief, agent.reward_precision, agent.noise_precision)
         key = jax.random.key(7) if frozen else key
-        where = world(agent, key, belief, mean_model(belief, reward), deviation)
+        where = planning_model(agent, key, belief, mean_model(belief, reward), deviation)
         assert not isinstance(where, Single)
         return functools.partial(q_moments, agent.optimism(), where)
 
@@ -67,7 +67,7 @@ def known(config: AgentConfig, belief: Belief) -> Known:
     """The posterior by its moments."""
     reward, deviation = reward_posterior(belief, config.reward_precision, config.noise_precision)
     agent = AgentConfig(**{**vars(config), "method": "closed-form"})
-    where = world(agent, jax.random.key(0), belief, mean_model(belief, reward), deviation)
+    where = planning_model(agent, jax.random.key(0), belief, mean_model(belief, reward), deviation)
     assert isinstance(where, Known)
     return where
 

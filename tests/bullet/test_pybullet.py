@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from walking import endings, stopped_and_continued
 
-from ubex import training
-from ubex.envs import adapter, locomotion
+from ubex.envs import adapter, locomotion, resolve
 from ubex.envs.locomotion import LOCOMOTION
 from ubex.experiments.locomotion import Locomotion
 
@@ -83,7 +82,7 @@ def test_a_seed_gives_the_same_episode_whatever_was_before(name: str) -> None:
 
 
 def test_pybullets_own_ids_work_and_show_everything() -> None:
-    env = training.by_name("Walker2DBulletEnv-v0", {})
+    env = resolve.by_name("Walker2DBulletEnv-v0", {})
     assert env.observation_space.shape == (22,)
     assert not adapter.knows_its_ends(env)
     assert adapter.knows_its_ends(LOCOMOTION["pybullet-walker2d"].make())

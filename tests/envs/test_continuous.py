@@ -268,7 +268,7 @@ def test_termination_ends_an_episode_and_is_no_cut_off() -> None:
         observe=lambda state: state,
         terminates=lambda before, action, after: after[0] > 1.5,
     )
-    world = gym.GymContinuous(walk, (9.0,), lambda state, action: np.zeros((8, 8, 3), np.uint8), fps=10)
+    world = gym.GymContinuous(walk._replace(observation_high=(9.0,)))
     for move, ending in ((1.0, (True, False)), (0.5, (False, True))):  # both reach the horizon
         world.reset(seed=0)
         assert world.step(np.array([move]))[2:4] == (False, False)

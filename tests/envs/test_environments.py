@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ubex.envs import ENVS
 from ubex.envs.base import TabularEnv, finite_horizon_value, rollout
 from ubex.envs.custom import from_mdp
 from ubex.envs.deep_sea import deep_sea
@@ -22,13 +23,19 @@ def random_mdp() -> MDP:
     return MDP(generator.dirichlet(np.ones(4), size=(4, 3)), generator.normal(size=(4, 3)))
 
 
+TABLE = {name: entry.make() for name, entry in ENVS.items()}
+MORE = [deep_sea(5), n_room(2), toy(0.7, 0.4), from_mdp(random_mdp())]
+
+
 @pytest.mark.parametrize(
-    "env", [deep_sea(5), n_room(2), seven_room(), toy(), toy(0.7, 0.4), from_mdp(random_mdp())], ids=lambda env: env.name
+    "env",
+    [*(env for env in TABLE.values() if isinstance(env, TabularEnv)), *MORE],
+    ids=lambda env: f"{env.name}-{env.num_states}",
 )
 def test_step_agrees_with_the_mdp(env: TabularEnv) -> None:
     p, r = (np.asarray(array) for array in env.as_mdp())
     assert np.allclose(p.sum(axis=-1), 1.0)
-    draws = DRAWS if env.name != "deep-sea" else 3
+    draws = DRAWS if env.branching != 1 else 3
 
     @jax.jit
     @jax.vmap
@@ -46,6 +53,12 @@ def test_step_agrees_with_the_mdp(env: TabularEnv) -> None:
         np.testing.assert_allclose(reward[i], r[state, action], rtol=1e-6)
         assert np.array_equal(terminated[i], after[i] == env.num_states)
     assert env.branching == (p[: env.num_states] > 0).sum(axis=-1).max()
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_same_settings_give_the_same_record(name: str) -> None:
+    assert ENVS[name].make() is TABLE[name], "programs would be compiled again"
+    assert TABLE[name].name in (name, "seven-room")
 
 
 def test_deep_sea_facts() -> None:

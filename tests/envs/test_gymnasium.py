@@ -11,13 +11,27 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import ubex
+from ubex.envs import gymnasium_id
 
-IDS = {"ubex/DeepSea-v0": {"size": 4}, "ubex/SevenRoom-v0": {}, "ubex/NRoom-v0": {"rooms": 2}, "ubex/Toy-v0": {"delta": 0.7}}
+SMALL = {"deep-sea": {"size": 4}, "n-room": {"rooms": 2}, "toy": {"delta": 0.7}}
+"""Settings that are quicker than the defaults, or that only a test has."""
 
 
-@pytest.mark.parametrize("name", IDS)
-def test_gymnasium_is_content(name: str) -> None:
-    check_env(gymnasium.make(name, **IDS[name]).unwrapped, skip_render_check=True)
+@pytest.mark.parametrize("name", ubex.ENVS)
+def test_gymnasium_is_content_with_every_line_of_the_table(name: str) -> None:
+    check_env(gymnasium.make(gymnasium_id(name), **SMALL.get(name, {})).unwrapped, skip_render_check=True)
+
+
+def test_ids_are_those_that_people_know() -> None:
+    known = {"ubex/Toy-v0", "ubex/DeepSea-v0", "ubex/NRoom-v0", "ubex/SevenRoom-v0", "ubex/SparsePendulum-v0"}
+    assert known <= {gymnasium_id(name) for name in ubex.ENVS} == {name for name in gymnasium.registry if "ubex/" in name}
+
+
+def test_what_is_not_drawn_says_so() -> None:
+    with pytest.raises(ubex.InputError, match="deep-sea draws no pictures"):
+        gymnasium.make("ubex/DeepSea-v0", render_mode="rgb_array")
+    with pytest.raises(ubex.InputError, match="unknown render_mode 'human'; choose from: rgb_array"):
+        gymnasium.make("ubex/SparsePendulum-v0", render_mode="human")
 
 
 def test_the_right_way_through_deep_sea() -> None:

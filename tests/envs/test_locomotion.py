@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 from walking import endings
 
-from ubex import training
-from ubex.envs import adapter, locomotion
+from ubex.envs import adapter, locomotion, resolve
 from ubex.envs.locomotion import LOCOMOTION, quiet
 from ubex.types import InputError
 
@@ -73,7 +72,7 @@ def test_mujoco_is_quiet_and_the_adapter_takes_it(
     name: str, sizes: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    env = training.by_name(name, {})
+    env = resolve.by_name(name, {})
     world = adapter.world(env)
     assert (world.task.observation_size, world.task.action_size) == sizes
     assert world.reset(0, 3).shape == sizes[:1]
@@ -146,7 +145,7 @@ def test_a_picture_that_fails_says_how_to_draw() -> None:
 def test_a_missing_extra_is_named(name: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(InputError, match=rf"^{name} needs {module}, which is not installed: pip install 'ubex\[{extra}\]'$"):
-        training.by_name(name, {})
+        resolve.by_name(name, {})
 
 
 PRINTS = """

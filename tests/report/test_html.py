@@ -16,7 +16,8 @@ import pandas as pd
 import pytest
 import synthetic
 
-from ubex.report import folder, grids, html
+from ubex.report import grids, html
+from ubex.runs import folder
 from ubex.runs.records import FigureSpec
 from ubex.types import InputError
 

@@ -9,7 +9,8 @@ import pytest
 
 from ubex import InputError, cli
 from ubex.experiments.deep_sea import DeepSea
-from ubex.report import folder, markdown
+from ubex.report import markdown
+from ubex.runs import folder
 from ubex.runs.records import Outcome
 from ubex.runs.runner import describe
 from ubex.runs.store import Store

@@ -13,8 +13,7 @@ import pytest
 
 from ubex import cli, load_curves, load_results
 from ubex.experiments.deep_sea import DeepSea
-from ubex.report import folder
-from ubex.runs import keep
+from ubex.runs import folder, keep
 from ubex.runs.records import Curve, Outcome
 from ubex.runs.runner import describe
 from ubex.runs.store import Store
@@ -103,6 +102,8 @@ def test_the_wide_form_has_one_line_per_cell_and_seed_and_the_report_reads_it(ru
     ours, theirs = (table.sort_values(keys).reset_index(drop=True) for table in (found.results, whole))
     pd.testing.assert_frame_equal(ours[keys], theirs[keys], check_dtype=False)
     np.testing.assert_allclose(ours["value"], theirs["value"], rtol=1e-3)
+    pd.testing.assert_frame_equal(load_results(kept), found.results)
+    assert texts(keep.keep(kept, Path("again"))) == texts(kept)  # what was kept can be kept
 
 
 def test_a_wide_table_that_is_broken_is_said(run: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ubex.runs.store import load_curves, load_results
+from ubex.runs.folder import load_curves, load_results
 
 READ_EVENTS = """
 import sys, json

@@ -15,8 +15,8 @@ from ubex.envs.deep_sea import deep_sea
 from ubex.tabular import agents
 from ubex.tabular.agents import METHODS, AgentConfig
 from ubex.tabular.belief import mean_model, observe, prior, reward_posterior
+from ubex.tabular.models import Dense
 from ubex.tabular.planner import Plan, policy_iteration
-from ubex.tabular.worlds import Dense
 from ubex.types import Key
 
 
@@ -36,7 +36,7 @@ def test_every_method_plans(method: str, branching: int) -> None:
 
 @pytest.mark.parametrize("method", ["exact-ube", "psrl"])
 def test_the_fast_way_plans_what_factorisations_plan(method: str) -> None:
-    """The world of a deterministic belief and the same world as tables, on the same samples."""
+    """The model of a deterministic belief and the same model as tables, on the same samples."""
     config, env = AgentConfig(method=method, u_min=-0.05), deep_sea(6)
 
     @jax.jit
@@ -46,13 +46,13 @@ def test_the_fast_way_plans_what_factorisations_plan(method: str) -> None:
             policy = jax.random.randint(jax.random.key(episode), (37,), 0, 2, jnp.int32)
             belief = observe(belief, rollout(env, key, policy), 6)
         reward, deviation = reward_posterior(belief, 1.0, 1e6)
-        fast = agents.world(config, key, belief, mean_model(belief, reward), deviation)
+        fast = agents.planning_model(config, key, belief, mean_model(belief, reward), deviation)
         one = (
             MDP(jnp.asarray(fast.samples.p)[0], jnp.asarray(fast.samples.r)[0]) if method == agents.PSRL else fast.mean.dense()
         )
         first = jax.random.randint(key, (37,), 0, 2, jnp.int32)
         slow = Dense(fast.samples, one)
-        return tuple(policy_iteration(config.optimism(), key, world, first) for world in (fast, slow))  # type: ignore[return-value]
+        return tuple(policy_iteration(config.optimism(), key, model, first) for model in (fast, slow))  # type: ignore[return-value]
 
     for seed in range(8):
         fast, slow = plans(jax.random.key(seed))
@@ -71,10 +71,10 @@ def test_the_closed_form_plans_with_the_variance_of_the_public_call(name: str, b
         steps = Transitions(*(np.asarray(x) for x in (seen.state, seen.action, seen.reward, seen.next_state)))
         posterior = posterior.observe(steps, repeats=4)
     reward, deviation = reward_posterior(belief, 1.0, 1e6)
-    world = agents.world(AgentConfig(method=name), jax.random.key(0), belief, mean_model(belief, reward), deviation)
+    model = agents.planning_model(AgentConfig(method=name), jax.random.key(0), belief, mean_model(belief, reward), deviation)
     for seed in range(3):
         policy = np.random.default_rng(seed).integers(2, size=17)
-        average, variance = world.evaluate(jnp.asarray(policy, jnp.int32), 0.99, name == "first-order")
+        average, variance = model.evaluate(jnp.asarray(policy, jnp.int32), 0.99, name == "first-order")
         expected = value_variance(posterior, policy, 0.99, estimator=name)
         np.testing.assert_allclose(average.q[:-1], expected.q_mean[:-1], rtol=1e-8, atol=1e-10)
         np.testing.assert_allclose(variance[:-1], expected.q[:-1], rtol=1e-6)

@@ -12,8 +12,8 @@ from worlds import random_ensemble
 
 from ubex import ESTIMATORS, MDP, value_variance
 from ubex.tabular import bellman, planner
+from ubex.tabular.models import Dense
 from ubex.tabular.planner import MAX_STEPS, Optimism
-from ubex.tabular.worlds import Dense
 
 DISCOUNT = 0.9
 

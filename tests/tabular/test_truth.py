@@ -27,14 +27,14 @@ def test_chains_have_the_moments_of_the_posterior(chunk: int, monkeypatch: pytes
     monkeypatch.setattr(truth, "CHUNK_ENTRIES", chunk * 100)
     belief, number = posterior(), 20_001
     p, r = belief.transitions.mean(), belief.rewards.mean()
-    spread = np.stack([[np.diag(belief.transitions.row_covariance(s, a)) for a in range(2)] for s in range(4)])
+    variance = p * (1.0 - p) / (belief.transitions.alpha.sum(axis=-1, keepdims=True) + 1.0)
     for policy in (random_policy(0, 4, 2), np.array([0, 1, 1, 0], np.int32)):
         weights = np.eye(2)[policy] if policy.ndim == 1 else policy
         found = truth.sample_chains(belief, policy, 0, number)
         assert found.p.shape == (number, 4, 4)
         np.testing.assert_allclose(found.p.sum(axis=-1), 1.0, rtol=1e-12)
         np.testing.assert_allclose(found.p.mean(axis=0), np.einsum("sa,sat->st", weights, p), atol=0.01)
-        np.testing.assert_allclose(found.p.var(axis=0), np.einsum("sa,sat->st", weights**2, spread), rtol=0.08)
+        np.testing.assert_allclose(found.p.var(axis=0), np.einsum("sa,sat->st", weights**2, variance), rtol=0.08)
         np.testing.assert_allclose(found.r.mean(axis=0), (weights * r).sum(axis=1), atol=0.05)
         np.testing.assert_allclose(found.r.var(axis=0), (weights**2 * belief.rewards.variance()).sum(axis=1), rtol=0.05)
         assert len(np.unique(found.r[:, 0])) == number  # no chunk repeats another

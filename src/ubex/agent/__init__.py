@@ -13,10 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ubex import checks, training
+from ubex import checks
 from ubex.agent import tabular
 from ubex.agent.core import Core, Finished, Map, Origin
 from ubex.callbacks import Callback, Checkpoint, Info
+from ubex.envs.resolve import by_name
 from ubex.keys import as_key, named
 from ubex.runs import checkpoint
 from ubex.runs.store import storage, write_atomically
@@ -279,7 +280,7 @@ class Agent:
 def made(env: Any, settings: Mapping[str, Any]) -> Any:
     """The environment itself, from a name or as it is."""
     if isinstance(env, str):
-        return training.by_name(env, settings)
+        return by_name(env, settings)
     if settings:
         raise InputError("env_args go with an environment that is given by name")
     return env

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ubex import training
 from ubex.envs import ENVS
+from ubex.envs.resolve import by_name
 from ubex.runs.pictures import animation
 from ubex.types import InputError
 
@@ -65,9 +65,5 @@ def drawing(name: str, settings: Mapping[str, Any]) -> Any:
     if name in ENVS:
         from ubex.envs import gymnasium
 
-        make = getattr(gymnasium, name.replace("-", "_"))
-        try:
-            return training.call(name, make, given)
-        except InputError:
-            raise InputError(f"{name} draws no pictures, so there is no video of it") from None
-    return training.by_name(name, given)
+        return gymnasium.made(name, **given)
+    return by_name(name, given)

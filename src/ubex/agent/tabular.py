@@ -22,7 +22,7 @@ from ubex.tabular import agents, planner
 from ubex.tabular.agents import PSRL, AgentConfig
 from ubex.tabular.belief import Belief, mean_model, reward_posterior
 from ubex.tabular.host import HostEnv, plan, state_number
-from ubex.tabular.worlds import Dense, Flat, Known
+from ubex.tabular.models import Dense, Flat, Known
 from ubex.types import MDP, InputError, Key
 
 WITHOUT_DEVIATION = (PSRL, "ensemble-mean")
@@ -214,7 +214,7 @@ def _look(config: AgentConfig, key: Key, belief: Belief) -> tuple[Int[Array, " S
     if config.method in WITHOUT_DEVIATION:
         return greedy, q, jnp.full_like(q, jnp.nan)
     how = config.optimism()._replace(gain=1.0)
-    world = agents.world(dataclasses.replace(config, gain=1.0), key, belief, mean, spread)
+    world = agents.planning_model(dataclasses.replace(config, gain=1.0), key, belief, mean, spread)
     assert isinstance(world, Dense | Flat | Known)
     return greedy, q, planner.q_moments(how, world, greedy)[1]
 

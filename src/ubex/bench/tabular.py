@@ -14,9 +14,9 @@ import numpy as np
 
 from ubex.bench import exploration
 from ubex.bench.timing import seconds
+from ubex.calls import value_variance
 from ubex.tabular.posterior import DirichletNormal
 from ubex.types import MDP
-from ubex.variance import value_variance
 
 NUM_STATES, NUM_ACTIONS, NUM_MODELS, DISCOUNT = 1000, 4, 5, 0.95
 NUM_SOLVES = NUM_MODELS + 2

@@ -1,4 +1,4 @@
-"""One file an environment, and the table of them."""
+"""One file per environment, and the table of them. A new environment is one file, its import and one line in `ENVS`."""
 
 from __future__ import annotations
 
@@ -30,22 +30,18 @@ ENVS: Mapping[str, Entry] = MappingProxyType(
     }
 )
 
-GYMNASIUM = (
-    ("DeepSea", "deep_sea"),
-    ("SevenRoom", "seven_room"),
-    ("NRoom", "n_room"),
-    ("Toy", "toy"),
-    ("SparsePendulum", "sparse_pendulum"),
-)
-"""Names in Gymnasium's registry, and the functions of `envs/gymnasium.py` that make them."""
+
+def gymnasium_id(name: str) -> str:
+    """The id of one of our environments in Gymnasium's registry: `ubex/DeepSea-v0` for `deep-sea`."""
+    return f"ubex/{name.title().replace('-', '')}-v0"
 
 
 def register() -> None:
     """Makes `gymnasium.make("ubex/DeepSea-v0", size=10)` and its like work; only names, nothing is made or imported yet."""
     import gymnasium
 
-    for name, maker in GYMNASIUM:
-        gymnasium.register(id=f"ubex/{name}-v0", entry_point=f"ubex.envs.gymnasium:{maker}")
+    for name in ENVS:
+        gymnasium.register(id=gymnasium_id(name), entry_point="ubex.envs.gymnasium:made", kwargs={"name": name})
 
 
 if util.find_spec("gymnasium") is not None:

@@ -120,7 +120,7 @@ def world(env: Any, horizon: int | None = None, terminates: Any = None, reward: 
     if isinstance(env, TabularEnv):
         raise InputError(f"{SUPPORTED}, but {env.name} is tabular: choose one of the tabular agents")
     if isinstance(env, ContinuousEnv):
-        env = GymContinuous(env, (np.inf,) * env.observation_size, _no_picture, 1)
+        env = GymContinuous(env)
     if not all(hasattr(env, name) for name in ("reset", "step", "observation_space", "action_space")):
         raise InputError(f"an environment is a name or a Gymnasium environment, but this is a {type(env).__name__}")
     name = env.spec.id if getattr(env, "spec", None) is not None else own_name
@@ -188,8 +188,3 @@ def _check_function(name: str, function: Any, observation_size: int, action_size
 
 def _one_line(space: Any) -> str:
     return " ".join(str(space).split())
-
-
-def _no_picture(state: Any, action: Any) -> Any:
-    """Environments that only train are not drawn."""
-    return np.zeros((1, 1, 3), np.uint8)

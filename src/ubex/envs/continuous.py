@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from jaxtyping import Array, Bool, Float
+import numpy as np
+from jaxtyping import Array, Bool, Float, UInt8
 
 from ubex.envs.task import Task, Terminates
 from ubex.types import Key
@@ -43,6 +44,12 @@ class ContinuousEnv(NamedTuple):
     """(observation, action, next observation) -> whether the episode ends there; for learned models, which have no state."""
     reward_range: tuple[float, float] | None = None
     """The lowest and the highest reward that a step can have; None where it is not known."""
+    observation_high: tuple[float, ...] | None = None
+    """Observations lie within plus and minus this; None where they have no bounds."""
+    draw: Callable[[State, Float[np.ndarray, " A"]], UInt8[np.ndarray, "H W 3"]] | None = None
+    """(state, the action that led to it) -> a picture; None where there is none."""
+    frames_per_second: int = 30
+    """Steps per second of a film."""
 
     @property
     def task(self) -> Task:

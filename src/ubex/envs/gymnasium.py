@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -14,10 +13,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Bool, Float, UInt8, UInt32
 
 from ubex import checks
-from ubex.envs import deep_sea as sea
-from ubex.envs import n_room as rooms_
-from ubex.envs import sparse_pendulum as pendulum
-from ubex.envs import toy as toy_
+from ubex.envs import ENVS
 from ubex.envs.base import TabularEnv
 from ubex.envs.continuous import ContinuousEnv, State
 from ubex.types import InputError
@@ -57,20 +53,14 @@ class GymTabular(gymnasium.Env[Any, Any]):
 class GymContinuous(gymnasium.Env[Any, Any]):
     """A continuous environment as Gymnasium knows it; actions out of bounds are clipped, as the environment itself does."""
 
-    def __init__(
-        self,
-        env: ContinuousEnv,
-        observation_high: tuple[float, ...],
-        draw: Callable[[State, Float[np.ndarray, " A"]], UInt8[np.ndarray, "H W 3"]],
-        fps: int,
-        render_mode: str | None = None,
-    ) -> None:
-        """Observations lie within plus and minus `observation_high`; `draw` paints a state and the action that led to it."""
-        self.metadata = {"render_modes": ["rgb_array"], "render_fps": fps}
+    def __init__(self, env: ContinuousEnv, render_mode: str | None = None) -> None:
+        """Bounds of observations, pictures and their speed are in the environment's record."""
+        modes = [] if env.draw is None else ["rgb_array"]
+        self.metadata = {"render_modes": modes, "render_fps": env.frames_per_second}
         if render_mode is not None:
-            checks.one_of("render_mode", render_mode, self.metadata["render_modes"])
-        self.env, self.draw, self.render_mode = env, draw, render_mode
-        high = np.array(observation_high, np.float32)
+            checks.one_of("render_mode", render_mode, modes)
+        self.env, self.render_mode = env, render_mode
+        high = np.array(env.observation_high or (np.inf,) * env.observation_size, np.float32)
         self.observation_space = spaces.Box(-high, high, dtype=np.float32)
         low, high = (np.array(bounds, np.float32) for bounds in (env.action_low, env.action_high))
         self.action_space = spaces.Box(low, high, dtype=np.float32)
@@ -99,7 +89,7 @@ class GymContinuous(gymnasium.Env[Any, Any]):
 
     def render(self) -> UInt8[np.ndarray, "H W 3"] | None:
         """The picture of the state, if `render_mode` is "rgb_array"."""
-        return None if self.render_mode is None else self.draw(self.state, self.action)
+        return None if self.render_mode is None or self.env.draw is None else self.env.draw(self.state, self.action)
 
 
 @functools.partial(jax.jit, static_argnames="env")
@@ -118,32 +108,11 @@ def advance(
     return out.state, env.observe(out.state), out.reward, out.terminated
 
 
-def deep_sea(size: int = 10) -> GymTabular:
-    """`ubex/DeepSea-v0`."""
-    return GymTabular(sea.deep_sea(size))
-
-
-def seven_room() -> GymTabular:
-    """`ubex/SevenRoom-v0`."""
-    return GymTabular(rooms_.seven_room())
-
-
-def n_room(rooms: int = 7) -> GymTabular:
-    """`ubex/NRoom-v0`."""
-    return GymTabular(rooms_.n_room(rooms))
-
-
-def toy(delta: float = 0.65, beta: float = 0.45) -> GymTabular:
-    """`ubex/Toy-v0`, by default with the posterior-mean probabilities."""
-    return GymTabular(toy_.toy(delta, beta))
-
-
-def sparse_pendulum(noise: float = 0.0, action_cost: float = 0.2, render_mode: str | None = None) -> GymContinuous:
-    """`ubex/SparsePendulum-v0`."""
-    return GymContinuous(
-        pendulum.sparse_pendulum(noise, action_cost),
-        observation_high=(1.0, 1.0, pendulum.MAX_SPEED),
-        draw=lambda state, action: pendulum.render(state, float(action[0])),
-        fps=pendulum.STEPS_PER_SECOND,
-        render_mode=render_mode,
-    )
+def made(name: str, render_mode: str | None = None, **settings: Any) -> GymTabular | GymContinuous:
+    """The environment of that name in `ENVS`, with these settings."""
+    env = ENVS[name].make(**settings)
+    if isinstance(env, ContinuousEnv):
+        return GymContinuous(env, render_mode)
+    if render_mode is not None:
+        raise InputError(f"{name} draws no pictures, so there is no video of it: leave out render_mode")
+    return GymTabular(env)

@@ -121,6 +121,9 @@ def _made(noise: float, action_cost: float) -> ContinuousEnv:
         observe=observe,
         terminates=terminates,
         reward_range=(-action_cost, 1.0),
+        observation_high=(1.0, 1.0, MAX_SPEED),
+        draw=draw,
+        frames_per_second=STEPS_PER_SECOND,
     )
 
 
@@ -132,6 +135,16 @@ def too_fast(velocity: Float[Array, ""]) -> Bool[Array, ""]:
         True
     """
     return jnp.abs(velocity) > MAX_SPEED
+
+
+def draw(state: PendulumState, action: Float[np.ndarray, " 1"]) -> UInt8[np.ndarray, "H W 3"]:
+    """The picture of a state and of the action that led to it.
+
+    Example:
+        >>> draw(PendulumState(0.0, 0.0), np.zeros(1)).shape
+        (240, 240, 3)
+    """
+    return render(state, float(action[0]))
 
 
 def render(state: tuple[Any, Any], torque: float = 0.0, size: int = 240) -> UInt8[np.ndarray, "H W 3"]:

@@ -1,10 +1,11 @@
-"""One file an estimator, and the table of them. A new estimator is one file and one line in `ESTIMATORS`."""
+"""One file per estimator, and the table of them. A new estimator is one file, its import and one line in `ESTIMATORS`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from ubex import checks, imports
 from ubex.estimators.base import Estimator
 from ubex.estimators.closed_form import closed_form, first_order
 from ubex.estimators.ensemble_mean import ensemble_mean
@@ -14,6 +15,7 @@ from ubex.estimators.exact_ube_1 import exact_ube_1
 from ubex.estimators.exact_ube_2 import exact_ube_2
 from ubex.estimators.odonoghue import odonoghue
 from ubex.estimators.pombu import pombu
+from ubex.types import InputError
 
 ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
     {
@@ -29,4 +31,26 @@ ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
     }
 )
 
-__all__ = ["ESTIMATORS", "Estimator"]
+__all__ = ["ESTIMATORS", "Estimator", "find", "method"]
+
+
+def method(name: str, choices: Iterable[str] = ESTIMATORS) -> str:
+    """The name of a method, if it is among the choices or stands for an estimator of the user's own: `module:name`."""
+    if ":" not in name:
+        return checks.one_of("method", name, choices)
+    find(name)
+    return name
+
+
+def find(estimator: str | Estimator) -> Estimator:
+    """The estimator of that name, the one at `module:name`, or the given one."""
+    if isinstance(estimator, str) and ":" in estimator:
+        found = imports.attribute(*estimator.split(":", 1))
+        if not isinstance(found, Estimator):
+            raise InputError(f"{estimator} is not an Estimator, but a {type(found).__name__}")
+        estimator = found
+    if isinstance(estimator, str):
+        return ESTIMATORS[checks.one_of("estimator", estimator, ESTIMATORS)]
+    if sum(way is not None for way in (estimator.local, estimator.direct, estimator.closed)) != 1:
+        raise InputError("an Estimator needs exactly one of `local`, `direct` and `closed`")
+    return estimator

@@ -35,7 +35,11 @@ class Estimator(NamedTuple):
     """The closed form, whole or to first order."""
     min_models: int = 2
     """The smallest ensemble for which the estimate means something."""
-    spread: bool = False
+    needs_chi_square: bool = False
     """Whether it looks at `NextValues.chi_square`, which costs more memory than all the rest (and is NaN otherwise)."""
     own_values: bool = True
     """Whether it looks at the members' own values. Where it does not, they are never solved for (and are NaN)."""
+    claim: Literal["exact", "upper bound"] | None = None
+    """What it is of the true variance where the paper's assumptions hold; `tests/test_theory.py` holds it to that."""
+    look: int | None = None
+    """The number of its colour and marker in reports (`report/charts.py`); without one it takes what is free."""

@@ -13,5 +13,5 @@ def direct(members: Float[Array, "N *sa"], ddof: int) -> Float[Array, "*sa"]:
 
 
 ensemble_mean = Estimator(
-    summary="no variance: the mean value alone, the greedy baseline", direct=direct, min_models=1, own_values=False
+    summary="no variance: the mean value alone, the greedy baseline", direct=direct, min_models=1, own_values=False, look=3
 )

@@ -3,4 +3,6 @@
 from ubex import ube
 from ubex.estimators.base import Estimator
 
-ensemble_var = Estimator(summary="variance over the members' own values; nothing is propagated", direct=ube.member_variance)
+ensemble_var = Estimator(
+    summary="variance over the members' own values; nothing is propagated", direct=ube.member_variance, claim="exact", look=2
+)

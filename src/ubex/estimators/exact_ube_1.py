@@ -13,4 +13,6 @@ def local(moments: NextValues, ddof: int) -> Float[Array, "*sa"]:
     return ube.exact_1(moments)
 
 
-exact_ube_1 = Estimator(summary="the exact equation, first form: total - average aleatoric (Theorem 1)", local=local)
+exact_ube_1 = Estimator(
+    summary="the exact equation, first form: total - average aleatoric (Theorem 1)", local=local, claim="exact", look=7
+)

@@ -3,4 +3,6 @@
 from ubex import ube
 from ubex.estimators.base import Estimator
 
-exact_ube_2 = Estimator(summary="the exact equation, second form: w - difference of aleatoric terms", local=ube.exact_2)
+exact_ube_2 = Estimator(
+    summary="the exact equation, second form: w - difference of aleatoric terms", local=ube.exact_2, claim="exact", look=8
+)

@@ -22,5 +22,9 @@ def local(moments: NextValues, ddof: int) -> Float[Array, "*sa"]:
 
 
 odonoghue = Estimator(
-    summary="upper bound of O'Donoghue et al. (2018): value bound times spread of p", local=local, spread=True
+    summary="upper bound of O'Donoghue et al. (2018): value bound times spread of p",
+    local=local,
+    needs_chi_square=True,
+    claim="upper bound",
+    look=9,
 )

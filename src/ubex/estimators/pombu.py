@@ -4,5 +4,9 @@ from ubex import ube
 from ubex.estimators.base import Estimator
 
 pombu = Estimator(
-    summary="upper bound of Zhou et al. (2020): propagates w, ignores the gap", local=ube.epistemic, own_values=False
+    summary="upper bound of Zhou et al. (2020): propagates w, ignores the gap",
+    local=ube.epistemic,
+    own_values=False,
+    claim="upper bound",
+    look=1,
 )

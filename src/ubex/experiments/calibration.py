@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from ubex import checks
+from ubex import checks, estimators
 from ubex.estimators import ESTIMATORS
 from ubex.experiments import calibration_cases as cases
 from ubex.experiments.calibration_scores import ERROR, NO_SAMPLES, UNROLLED, VIOLATION, Problem, score
@@ -127,7 +127,7 @@ class Calibration(Experiment):
         """Refuses fields that make no sense."""
         super().__post_init__()
         for method in self.methods:
-            checks.one_of("method", method, ESTIMATORS)
+            estimators.method(method)
         for kind in self.kinds:
             checks.one_of("kind", kind, cases.KINDS)
         for count in self.counts:
@@ -146,7 +146,7 @@ class Calibration(Experiment):
     def cells(self) -> Sequence[Cell]:
         """Kinds x amounts of data x discounts x ensemble sizes x methods."""
         shared: dict[str, Any] = {field: getattr(self, field) for field in ("size", "rooms", "truth_samples")}
-        sampled = [method for method in self.methods if ESTIMATORS[method].closed is None]
+        sampled = [method for method in self.methods if estimators.find(method).closed is None]
         pairs = [(method, NO_SAMPLES) for method in self.methods if method not in sampled]
         pairs += [(method, number) for number in self.num_models for method in sampled]
         return [

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from ubex import checks
+from ubex import checks, estimators
 from ubex.envs.base import TabularEnv
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Mode, Outcome, Table, grid, mode_of_device
 from ubex.runs import metrics
@@ -53,7 +53,7 @@ class Exploration(Experiment):
         """Refuses fields that make no sense."""
         super().__post_init__()
         for method in self.methods:
-            checks.one_of("method", method, METHODS)
+            estimators.method(method, METHODS)
         checks.whole("episodes", self.episodes, 1)
         for setting in grid(method=self.methods, num_models=self.num_models, gain=self.gains):
             AgentConfig(**{**setting, "u_min": self.u_min, "ties": self.ties})  # type: ignore[arg-type]

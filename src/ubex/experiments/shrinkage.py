@@ -16,13 +16,13 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from ubex import checks
+from ubex import checks, estimators
+from ubex.calls import value_variance
 from ubex.estimators import ESTIMATORS
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, Table
 from ubex.keys import named
 from ubex.tabular.posterior import Dirichlet, DirichletNormal, Normal, NormalGamma
 from ubex.types import Transitions
-from ubex.variance import value_variance
 
 MANY = "many-samples"
 """The variance over many posterior samples, which the estimators are held against."""
@@ -75,7 +75,7 @@ class Shrinkage(Experiment):
         """Refuses fields that make no sense."""
         super().__post_init__()
         for method in self.methods:
-            checks.one_of("method", method, (*ESTIMATORS, MANY))
+            estimators.method(method, (*ESTIMATORS, MANY))
         for size in self.sizes:
             checks.whole("size", size, 2)
         checks.whole("episodes", self.episodes, 1)

@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from ubex.calls import value_variance
 from ubex.envs import toy
 from ubex.experiments.spec import Cell, Context, Experiment, FigureSpec, Mode, Outcome, Table
-from ubex.variance import value_variance
 
 BRUTE_FORCE = "brute-force"
 METHODS = ("exact-ube", "exact-ube-1", "exact-ube-2", "pombu", "odonoghue", BRUTE_FORCE)

@@ -48,7 +48,7 @@ class Train(Experiment):
     env: str = "deep-sea"
     """A name from `ubex list`, a Gymnasium id, or module:Class; with Discrete spaces."""
     agent: str = "exact-ube"
-    """An estimator, or psrl."""
+    """An estimator, by its name or as module:name, or psrl."""
     episodes: int = 200
     """Episodes of every seed."""
     horizon: int | None = None

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from ubex import checks, training
+from ubex import checks, imports
 from ubex.agent import Agent
 from ubex.agent.deep import LEARNED, NONE
 from ubex.callbacks import Evaluate, Info
@@ -200,7 +200,7 @@ def function(name: str, text: str, choices: str) -> Any:
     module, _, thing = text.partition(":")
     if text and not (module and thing):
         raise InputError(f"{name} must be {choices}, but it is {text!r}")
-    return training.attribute(module, thing) if text else None
+    return imports.attribute(module, thing) if text else None
 
 
 def outcome(returns: Sequence[tuple[float, float]], evaluations: Sequence[tuple[float, float]], resumed: int) -> Outcome:

@@ -12,25 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ubex.estimators import ESTIMATORS
 from ubex.runs.records import FigureSpec
 from ubex.types import InputError
 
 KINDS = ("bars", "lines", "curves", "scatter")
 UNITS = ("episode", "step")
-KNOWN = (
-    "exact-ube",
-    "pombu",
-    "ensemble-var",
-    "ensemble-mean",
-    "psrl",
-    "closed-form",
-    "brute-force",
-    "exact-ube-1",
-    "exact-ube-2",
-    "odonoghue",
-    "sac",
-)
-"""Methods whose look never changes, in any report."""
+OTHERS = {"psrl": 4, "brute-force": 6, "sac": 10}
+KNOWN = {name: entry.look for name, entry in ESTIMATORS.items() if entry.look is not None} | OTHERS
+"""Methods whose look never changes, in any report, and its number."""
 COLORS = (
     ("#0072b2", "#4aa8e0"),
     ("#d55e00", "#f28c45"),
@@ -74,10 +64,11 @@ def look(index: int) -> Look:
 def method_looks(names: Iterable[str]) -> dict[str, Look]:
     """A look for each method: fixed for known ones, for others the next that none of these has, whatever their order."""
     present = set(names)
-    free = [index for index in reversed(range(len(KNOWN))) if KNOWN[index] not in present]
-    free += range(len(KNOWN), len(KNOWN) + len(present))
-    known = {name: look(index) for index, name in enumerate(KNOWN) if name in present}
-    return known | {name: look(free[index]) for index, name in enumerate(sorted(present - set(KNOWN)))}
+    known = {name: number for name, number in sorted(KNOWN.items(), key=lambda item: item[1]) if name in present}
+    free = [number for number in reversed(range(len(COLORS))) if number not in known.values()]
+    free += range(len(COLORS), len(COLORS) + len(present))
+    others = dict(zip(sorted(present - set(KNOWN)), free, strict=False))
+    return {name: look(number) for name, number in (known | others).items()}
 
 
 class Point(NamedTuple):

@@ -15,8 +15,8 @@ from pathlib import Path
 from PIL import Image, ImageSequence
 
 from ubex.report import figures, maps
-from ubex.report.folder import RunFolder
 from ubex.runs import store
+from ubex.runs.folder import RunFolder
 from ubex.types import InputError
 
 LIMIT = 12_000_000

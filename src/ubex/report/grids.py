@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from ubex.report import charts
-from ubex.report.folder import RunFolder, as_seconds, command_line
 from ubex.runs import metrics
+from ubex.runs.folder import RunFolder, as_seconds
 from ubex.runs.progress import duration
 
 VERDICTS = {"match": "\u2713", "within 5%": "\u2248", "differs": "\u2260", "too few seeds": "?", "no published value": "\u2013"}
@@ -153,3 +156,20 @@ def past(run: RunFolder) -> Grid:
         for entry in run.history
     ]
     return Grid("Invocations", ["started", "ended", "time", "finished", "failed", "command"], rows)
+
+
+def command_line(command: Any) -> str:
+    """A command as one would type it, without the folder that the program is in."""
+    if not isinstance(command, (list, tuple)) or not command:
+        return str(command or "")
+    return shlex.join([Path(str(command[0])).name, *map(str, command[1:])])
+
+
+def pairs(values: Any) -> str:
+    """A setting or a small mapping in one line."""
+    if isinstance(values, Mapping):
+        known = {str(name).replace("_", " "): pairs(value) for name, value in values.items()}
+        return ", ".join(f"{name} {value}" for name, value in known.items() if value)
+    if isinstance(values, (list, tuple)):
+        return ", ".join(map(pairs, values))
+    return "" if values is None else str(values)

@@ -22,8 +22,9 @@ import jinja2
 from markupsafe import Markup
 
 from ubex.report import charts, figures, gallery, grids
-from ubex.report.folder import RunFolder, as_seconds, command_line, pairs, read, run_folders
+from ubex.report.grids import command_line, pairs
 from ubex.runs import store
+from ubex.runs.folder import RunFolder, as_seconds, read, run_folders
 from ubex.runs.progress import duration
 from ubex.types import InputError
 

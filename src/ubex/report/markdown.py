@@ -9,8 +9,9 @@ from typing import Any
 import pandas as pd
 
 from ubex.report import grids
-from ubex.report.folder import RunFolder, command_line, read, run_folders
+from ubex.report.grids import command_line
 from ubex.runs import store
+from ubex.runs.folder import RunFolder, read, run_folders
 from ubex.types import InputError
 
 ORDER = ("noise", "size", "num_models", "gain", "episodes")

@@ -20,12 +20,11 @@ import pandas as pd
 import tyro
 
 from ubex import checks
-from ubex.runs import store
+from ubex.runs import folder, store
 from ubex.types import InputError
 
 HOME = Path("results")
-WIDE = "wide.csv"
-FILES = {store.RESULTS, store.CURVES, store.TABLES, WIDE, store.SPEC}
+FILES = {folder.RESULTS, folder.CURVES, folder.TABLES, folder.WIDE, folder.SPEC}
 """All that a kept run may consist of."""
 MACHINES_OWN = ("--out", "--address")
 """Options whose values are places of one machine or network."""
@@ -72,13 +71,13 @@ def keep(run: Path, target: Path | None = None, columns: Sequence[str] = (), *, 
     return target
 
 
-def read_spec(folder: Path) -> dict[str, Any]:
+def read_spec(run: Path) -> dict[str, Any]:
     """The spec of a run folder, if it has what is needed here."""
-    spec = store.read_spec(folder)
+    spec = folder.read_spec(run)
     try:
-        _ = same_run(spec), shared(spec)
+        _ = same_run(spec), folder.shared(spec)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise InputError(f"{folder / store.SPEC} is not a run's spec: {type(error).__name__} {error}") from None
+        raise InputError(f"{run / folder.SPEC} is not a run's spec: {type(error).__name__} {error}") from None
     return spec
 
 
@@ -88,14 +87,14 @@ def check_free(target: Path, run: Path, spec: Mapping[str, Any]) -> None:
         raise InputError(f"{target} is a file, not a folder: give another TARGET")
     if target.resolve() == run.resolve():
         raise InputError(f"{target} is the run folder itself: give another TARGET")
-    if (target / store.SPEC).exists():
+    if (target / folder.SPEC).exists():
         before, now = same_run(read_spec(target)), same_run(spec)
         differs = next((name for name in [*now, *before] if before.get(name) != now.get(name)), None)
         if differs is not None:
             values = f"{differs} {before.get(differs, 'absent')} there, {now.get(differs, 'absent')} here"
             raise InputError(f"{target} holds the results of another run ({values}): give another TARGET, or remove it first")
     elif target.exists() and any(target.iterdir()):
-        raise InputError(f"{target} has files in it but no {store.SPEC}: give another TARGET")
+        raise InputError(f"{target} has files in it but no {folder.SPEC}: give another TARGET")
 
 
 def same_run(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,27 +106,27 @@ def same_run(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def contents(run: Path, spec: Mapping[str, Any], columns: Sequence[str], wide: bool) -> Iterator[tuple[str, str]]:
     """Names and texts of the files to keep."""
-    results = store.load_results(run)
+    results = folder.load_results(run)
     if results.empty:
         raise InputError(f"no seed of {run} has finished: there is nothing to keep")
     if wide:
-        yield WIDE, widened(results, spec).to_csv(index=False, float_format="%.4g")
+        yield folder.WIDE, widened(results, spec).to_csv(index=False, float_format="%.4g")
     else:
-        for name in (store.RESULTS, store.CURVES, store.TABLES):
-            if (run / name).is_file() and not (columns and name == store.CURVES):
+        for name in (folder.RESULTS, folder.CURVES, folder.TABLES, folder.WIDE):
+            if (run / name).is_file() and not (columns and name == folder.CURVES):
                 yield name, (run / name).read_text(encoding="utf-8")
     if columns:
-        yield store.CURVES, some_curves(run, columns)
+        yield folder.CURVES, some_curves(run, columns)
     kept = {**spec, "command": typed(spec.get("command", []))}
     if (spec.get("git") or {}).get("dirty") is not False:
         kept.pop("git", None)  # a commit that the code was not at says nothing
-    yield store.SPEC, json.dumps(kept, indent=1) + "\n"
+    yield folder.SPEC, json.dumps(kept, indent=1) + "\n"
 
 
 def some_curves(run: Path, columns: Sequence[str]) -> str:
     """The lines of some metrics in the table of curves, as they stand."""
-    store.load_curves(run)  # which refuses what is no such table
-    curves = pd.read_csv(run / store.CURVES, dtype=str, keep_default_na=False)
+    folder.load_curves(run)  # which refuses what is no such table
+    curves = pd.read_csv(run / folder.CURVES, dtype=str, keep_default_na=False)
     for column in columns:
         checks.one_of("column", column, dict.fromkeys(curves["metric"]))
     return curves[curves["metric"].isin(columns)].to_csv(index=False)
@@ -145,27 +144,11 @@ def typed(command: Sequence[str]) -> list[str]:
     return kept
 
 
-def shared(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a line of results that all cells of a run have in common."""
-    cells = [{"environment": cell["environment"], **cell["settings"]} for cell in spec["cells"]]
-    return {name: value for name, value in cells[0].items() if all(name in cell and cell[name] == value for cell in cells)}
-
-
 def widened(results: pd.DataFrame, spec: Mapping[str, Any]) -> pd.DataFrame:
     """The tidy table with one line per cell and seed and one column per metric; what all cells share is left out."""
-    common = [name for name in shared(spec) if results[name].nunique(dropna=False) == 1]
+    common = [name for name in folder.shared(spec) if results[name].nunique(dropna=False) == 1]
     heads = [name for name in results.columns if name not in ("experiment", "metric", "value", *common)]
     line = results.groupby(heads, sort=False, dropna=False).ngroup()
     lines = results[heads].groupby(line).head(1).reset_index(drop=True)
     metrics = list(dict.fromkeys(results["metric"]))
     return lines.join(results.assign(line=line).pivot(index="line", columns="metric", values="value")[metrics])
-
-
-def narrowed(wide: pd.DataFrame, spec: Mapping[str, Any]) -> pd.DataFrame:
-    """The tidy table of a wide one; values that a cell lacks, or that are not numbers, are left out."""
-    settings = dict.fromkeys(name for cell in spec["cells"] for name in cell["settings"])
-    absent = {name: value for name, value in shared(spec).items() if name not in wide.columns}
-    whole = wide.assign(experiment=spec["experiment"], **absent)
-    heads = [name for name in ("experiment", "environment", "method", "seed", *settings) if name in whole.columns]
-    rows = whole.melt(heads, var_name="metric").dropna(subset="value")
-    return rows[[*store.COLUMNS, *(name for name in heads if name not in store.COLUMNS)]].reset_index(drop=True)

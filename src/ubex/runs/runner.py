@@ -23,10 +23,11 @@ from rich.console import Console
 
 from ubex import __version__, checks
 from ubex.runs import cluster, pool
+from ubex.runs.folder import TABLES, load_results
 from ubex.runs.jobs import Failed, Job, Result, Runnable
 from ubex.runs.progress import Display
 from ubex.runs.records import Cell, Table, settings_of
-from ubex.runs.store import FORMAT, TABLES, Store, load_results, write_atomically
+from ubex.runs.store import FORMAT, Store, write_atomically
 from ubex.runs.tracking import TRACKERS, Tracker
 
 TABLE_SECONDS = 1.0
@@ -192,7 +193,7 @@ def run(experiment: Runnable, out: Path, console: Console, options: Options | No
 
 
 def plan(experiment: Runnable, store: Store) -> list[Job]:
-    """What is left to do: one job a cell where seeds run together, else one a seed."""
+    """What is left to do: one job per cell where seeds run together, else one per seed."""
     jobs = []
     for cell in store.cells:
         left = tuple(seed for seed in range(store.seeds) if not store.finished(cell, seed))

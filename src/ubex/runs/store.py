@@ -1,7 +1,7 @@
 """What a run leaves on disk, so that it can be killed at any moment and continued.
 
     DIR/spec.json                          what was asked for, written once, and again when seeds are added
-    DIR/history.jsonl                      a line an invocation: versions, machine, command, how it ended
+    DIR/history.jsonl                      a line per invocation: versions, machine, command, how it ended
     DIR/cells/ID/seed-K/metrics.json       scalars and curves of one cell and seed
     DIR/cells/ID/seed-K/done.json          completion marker with the checksum of the metrics, written last
     DIR/cells/ID/seed-K/error.json         why it failed, where it did
@@ -29,14 +29,14 @@ from typing import IO, Any
 
 import pandas as pd
 
+from ubex.runs.folder import COLUMNS, CURVES, HISTORY, RESULTS, SPEC, read_spec
 from ubex.runs.records import Cell, Curve, Outcome
 from ubex.types import InputError
 
-RESULTS, CURVES, TABLES, SPEC, HISTORY, LOCK = "results.csv", "curves.csv", "tables.json", "spec.json", "history.jsonl", ".lock"
+LOCK = ".lock"
 ARTIFACTS = "artifacts"
 ARTIFACT_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", re.ASCII)
 """No folders, nothing that an address or a shell could stumble over; a leading dot marks files that are being written."""
-COLUMNS = ("experiment", "environment", "method", "seed", "metric", "value")
 FORMAT = 1
 
 
@@ -269,17 +269,6 @@ def check_same(there: Mapping[str, Any], here: Mapping[str, Any], root: Path) ->
         raise InputError(f"--out {root} was written by a version of ubex whose cells differ; choose another folder")
 
 
-def read_spec(root: Path) -> dict[str, Any]:
-    """The spec of a run folder."""
-    try:
-        spec: dict[str, Any] = json.loads((root / SPEC).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{root} is not a run folder: it has no {SPEC}") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{root / SPEC} cannot be read: {error}") from None
-    return spec
-
-
 def read_outcome(place: Path) -> Outcome | None:
     """What a finished cell and seed left, or nothing where it is damaged."""
     try:
@@ -318,41 +307,3 @@ def tidy(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """The fixed columns first, then the cells' own fields."""
     table = pd.DataFrame(list(rows), columns=None if rows else list(COLUMNS))
     return table[[*COLUMNS, *(column for column in table.columns if column not in COLUMNS)]]
-
-
-def load_results(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """The tidy table of scalars of a run folder (or of a `results.csv`).
-
-    Example:
-        >>> lines = ("experiment,environment,method,seed,metric,value", "toy,toy,pombu,0,variance_s0,21.3")
-        >>> size = Path("results.csv").write_text("\\n".join(lines))
-        >>> ubex.load_results("results.csv").loc[0, "method"]
-        'pombu'
-    """
-    return _load(Path(path), RESULTS)
-
-
-def load_curves(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """The tidy table of curves of a run folder (or of a `curves.csv`).
-
-    Example:
-        >>> lines = ("experiment,environment,method,seed,metric,value,episode", "deep-sea,deep-sea,psrl,0,regret,0.5,7")
-        >>> size = Path("curves.csv").write_text("\\n".join(lines))
-        >>> int(ubex.load_curves("curves.csv").loc[0, "episode"])
-        7
-    """
-    return _load(Path(path), CURVES)
-
-
-def _load(target: Path, name: str) -> pd.DataFrame:
-    target = target / name if target.is_dir() else target
-    if not target.is_file():
-        raise InputError(f"no {name} at {target}")
-    try:
-        table = pd.read_csv(target)
-    except (ValueError, OSError) as error:
-        raise InputError(f"{target} cannot be read: {error}") from None
-    missing = [column for column in COLUMNS if column not in table.columns]
-    if missing:
-        raise InputError(f"{target} is not a table of results: it lacks the column {missing[0]}")
-    return table

@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from ubex import checks
+from ubex import checks, estimators
 from ubex.closed_form import DirichletRows
 from ubex.estimators import ESTIMATORS
 from ubex.keys import named
-from ubex.tabular.belief import Belief, FlatMean, mean_model, reward_posterior, sample_transitions
+from ubex.tabular.belief import Belief, FlatMean, LearnedBelief, mean_model, reward_posterior, sample_transitions
+from ubex.tabular.models import Dense, Flat, Known, PlanningModel, Single
 from ubex.tabular.planner import Optimism, Plan, policy_iteration
-from ubex.tabular.worlds import Dense, Flat, Known, Single, World
 from ubex.types import MDP, AgentEntry, Key
 
 PSRL = "psrl"
@@ -39,7 +39,7 @@ class AgentConfig:
     """Settings of a tabular agent; the defaults are the paper's."""
 
     method: str = "exact-ube"
-    """An estimator, or psrl."""
+    """An estimator, by its name or as module:name, or psrl."""
     num_models: int = 5
     """N, samples of the posterior; PSRL always takes one."""
     gain: float = 1.0
@@ -61,8 +61,8 @@ class AgentConfig:
 
     def __post_init__(self) -> None:
         """Refuses settings that make no sense."""
-        checks.one_of("method", self.method, METHODS)
-        needed = 1 if self.method == PSRL else ESTIMATORS[self.method].min_models
+        estimators.method(self.method, METHODS)
+        needed = 1 if self.method == PSRL else estimators.find(self.method).min_models
         checks.whole("num_models", self.num_models, needed)
         checks.real("gain", self.gain, 0.0)
         checks.real("discount", self.discount, 0.0, 1.0)
@@ -73,7 +73,11 @@ class AgentConfig:
         """What the planner needs; PSRL is no optimism at all."""
         name = "ensemble-mean" if self.method == PSRL else self.method
         gain = 0.0 if name == "ensemble-mean" else self.gain
-        return Optimism(ESTIMATORS[name], gain, self.discount, self.u_min, self.clip_sum, self.ties == "random")
+        return Optimism(estimators.find(name), gain, self.discount, self.u_min, self.clip_sum, self.ties == "random")
+
+    def learned(self, belief: Belief) -> LearnedBelief:
+        """The belief as a posterior over MDPs."""
+        return LearnedBelief.of(belief, self.reward_precision, self.noise_precision)
 
 
 def update(config: AgentConfig, key: Key, belief: Belief) -> Plan:
@@ -82,10 +86,12 @@ def update(config: AgentConfig, key: Key, belief: Belief) -> Plan:
     how, mean = config.optimism(), mean_model(belief, reward)
     num_states, num_actions = reward.shape
     first: Int[Array, " S"] = jax.random.randint(named(key, "policy"), (num_states,), 0, num_actions, jnp.int32)
-    return policy_iteration(how, named(key, "ties"), world(config, key, belief, mean, deviation), first)
+    return policy_iteration(how, named(key, "ties"), planning_model(config, key, belief, mean, deviation), first)
 
 
-def world(config: AgentConfig, key: Key, belief: Belief, mean: FlatMean, deviation: Float[Array, "S A"]) -> World:
+def planning_model(
+    config: AgentConfig, key: Key, belief: Belief, mean: FlatMean, deviation: Float[Array, "S A"]
+) -> PlanningModel:
     """What an update plans in: one sample for PSRL, N samples and the mean for optimism, moments for the closed form."""
     if config.optimism().estimator.closed is not None:
         total = jnp.sum(belief.counts, axis=-1) + belief.counts.shape[0] * belief.concentration

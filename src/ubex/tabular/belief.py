@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ubex.envs.base import Trajectory
+from ubex.tabular.posterior import Dirichlet, DirichletNormal
 from ubex.tabular.sampling import sample_flat_dirichlet
 from ubex.types import MDP, Key
 
@@ -32,6 +34,37 @@ class Belief(NamedTuple):
     def concentration(self) -> float:
         """Parameter of the flat Dirichlet prior; S is the number of the environment's own states."""
         return float((self.counts.shape[0] - 1) ** -0.5)
+
+
+class LearnedBelief(Belief):
+    """What an agent has learned, with what it takes rewards for: a posterior over MDPs, which `ubex.value_variance` takes."""
+
+    reward_precision: float
+    noise_precision: float
+
+    @classmethod
+    def of(cls, belief: Belief, reward_precision: float, noise_precision: float) -> LearnedBelief:
+        """The belief of an agent with these settings."""
+        learned = cls(*belief)
+        learned.reward_precision, learned.noise_precision = reward_precision, noise_precision
+        return learned
+
+    def posterior(self) -> DirichletNormal:
+        """The same posterior with a table of the size of an MDP."""
+        successors, counts, rewards = (np.asarray(array) for array in self)
+        states, actions, _ = counts.shape
+        settings = {"reward_precision": self.reward_precision, "noise_precision": self.noise_precision}
+        prior = DirichletNormal(states - 1, actions, terminal=True, **settings)
+        alpha, number = prior.transitions.alpha.copy(), counts.sum(axis=-1)
+        np.add.at(alpha, (*(place[..., None] for place in np.indices((states, actions))), successors), counts)
+        return prior.restored(Dirichlet(alpha), prior.rewards.observe(number, rewards, rewards))
+
+
+jax.tree_util.register_pytree_node(  # the settings stay when arrays are mapped
+    LearnedBelief,
+    lambda learned: (tuple(learned), (learned.reward_precision, learned.noise_precision)),  # type: ignore[arg-type,return-value]
+    lambda settings, arrays: LearnedBelief.of(Belief(*arrays), *settings),
+)
 
 
 def prior(num_states: int, num_actions: int, branching: int | None = None) -> Belief:

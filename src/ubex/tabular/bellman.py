@@ -85,7 +85,7 @@ def with_actions(mdp: MDP, v: Float[Array, "*n S 1"], discount: Scalar) -> Value
 def solve(mdp: MDP, policy: Policy, discount: Scalar, terminal: Bool[Array, " S"] | None = None) -> Values:
     """Values of a policy in one MDP or, with a leading axis, in each of N (eq. bellman_expectation, exactly).
 
-    One S x S solve a member, for stochastic and deterministic policies alike; action values follow by one backup.
+    One S x S solve per member, for stochastic and deterministic policies alike; action values follow by one backup.
     """
     return with_actions(mdp, jnp.linalg.solve(*equation(mdp, policy, discount, terminal)), discount)
 
@@ -131,14 +131,14 @@ class Moments(NamedTuple):
 
 
 def next_values(
-    samples: MDP, members: Values, p_bar: Float[Array, "S A S"], mean: Values, policy: Policy, spread: bool = True
+    samples: MDP, members: Values, p_bar: Float[Array, "S A S"], mean: Values, policy: Policy, needs_chi_square: bool = True
 ) -> Moments:
     """Everything that the paper's local uncertainties are made of, exactly, from samples of the posterior and its mean.
 
-    Without `spread` the chi-square sums, which alone cost a pass over arrays of the size of the samples, are NaN.
+    Without `needs_chi_square` the chi-square sums, which alone cost a pass over arrays of the size of the samples, are NaN.
     """
     moments = member_moments(samples, members, row_moments(p_bar, mean, policy), mean, policy)
-    if not spread:
+    if not needs_chi_square:
         return moments
     p = jnp.asarray(samples.p)
     rows, rows_bar = jax.vmap(policy_rows, in_axes=(0, None))(p, policy), policy_rows(p_bar, policy)

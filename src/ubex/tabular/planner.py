@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ubex import ube
 from ubex.estimators import Estimator
 from ubex.tabular.bellman import Values
-from ubex.tabular.worlds import Dense, Flat, Known, Single, World
+from ubex.tabular.models import Dense, Flat, Known, PlanningModel, Single
 from ubex.types import Key
 
 MAX_STEPS = 40
@@ -46,46 +46,46 @@ class Plan(NamedTuple):
     """Whether an improvement changed nothing; otherwise it cycled or ran out of steps."""
 
 
-def optimistic_values(how: Optimism, world: World, policy: Int[Array, " S"]) -> Float[Array, "S A"]:
+def optimistic_values(how: Optimism, model: PlanningModel, policy: Int[Array, " S"]) -> Float[Array, "S A"]:
     """Mean Q plus gain times the standard deviation of Q, for a deterministic policy."""
-    if isinstance(world, Single) or (how.gain == 0.0 and not isinstance(world, Known)):
-        return world.average(policy, how.discount).q
-    mean, deviation = q_moments(how, world, policy)
+    if isinstance(model, Single) or (how.gain == 0.0 and not isinstance(model, Known)):
+        return model.average(policy, how.discount).q
+    mean, deviation = q_moments(how, model, policy)
     return mean + how.gain * deviation
 
 
 def q_moments(
-    how: Optimism, world: Dense | Flat | Known, policy: Int[Array, " S"]
+    how: Optimism, model: Dense | Flat | Known, policy: Int[Array, " S"]
 ) -> tuple[Float[Array, "S A"], Float[Array, "S A"]]:
     """Mean and standard deviation of Q, for a deterministic policy; a negative variance counts as 0."""
-    if isinstance(world, Known):
-        average, variance = world.evaluate(policy, how.discount, how.estimator.closed == "first-order")
+    if isinstance(model, Known):
+        average, variance = model.evaluate(policy, how.discount, how.estimator.closed == "first-order")
     else:
-        average = world.average(policy, how.discount)
-        variance = q_variance(how, world, world.members(policy, how.discount), average, policy)
+        average = model.average(policy, how.discount)
+        variance = q_variance(how, model, model.members(policy, how.discount), average, policy)
     return average.q, jnp.sqrt(jnp.maximum(variance, 0.0))
 
 
 def q_variance(
-    how: Optimism, world: Dense | Flat, members: Values, average: Values, policy: Int[Array, " S"]
+    how: Optimism, model: Dense | Flat, members: Values, average: Values, policy: Int[Array, " S"]
 ) -> Float[Array, "S A"]:
     """Variance of Q by the estimator, in the Q form alone; the compiler drops the members' values where nobody looks."""
     if how.estimator.direct is not None:
         return how.estimator.direct(members.q, 0)
     local = how.estimator.local
-    assert local is not None, "the closed form has a world of its own"
-    u = local(world.moments(members, average, policy, how.estimator.spread), 0)
-    reward_variance = ube.member_variance(jnp.asarray(world.samples.r))
+    assert local is not None, "the closed form has a model of its own"
+    u = local(model.moments(members, average, policy, how.estimator.needs_chi_square), 0)
+    reward_variance = ube.member_variance(jnp.asarray(model.samples.r))
     if how.clip_sum:
         reward = ube.clip(ube.uncertainty_reward(u, reward_variance, how.discount), how.u_min)
     else:
         reward = ube.uncertainty_reward(ube.clip(u, how.u_min), reward_variance, how.discount)
-    return world.propagate(reward, policy, how.discount**2)
+    return model.propagate(reward, policy, how.discount**2)
 
 
-def policy_iteration(how: Optimism, key: Key, world: World, first: Int[Array, " S"]) -> Plan:
+def policy_iteration(how: Optimism, key: Key, model: PlanningModel, first: Int[Array, " S"]) -> Plan:
     """Improves the first policy by its optimistic values."""
-    return iterate(lambda policy: optimistic_values(how, world, policy), key, first, how.random_ties)
+    return iterate(lambda policy: optimistic_values(how, model, policy), key, first, how.random_ties)
 
 
 def iterate(

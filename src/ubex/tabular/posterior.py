@@ -44,20 +44,6 @@ class Dirichlet(NamedTuple):
         mean: np.ndarray = self.alpha / self.alpha.sum(axis=-1, keepdims=True)
         return mean
 
-    def row_covariance(self, state: int, action: int) -> Float[np.ndarray, "T T"]:
-        """Covariance matrix of one row: (diag(p) - p p^T) / (alpha_0 + 1)."""
-        row = self.alpha[state, action]
-        p = row / row.sum()
-        covariance: np.ndarray = (np.diag(p) - np.outer(p, p)) / (row.sum() + 1.0)
-        return covariance
-
-    def row_variance(self, x: Float[np.ndarray, " T"]) -> TABLE:
-        """Variance of sum over s' of p(s'|s,a) x(s') for every (s, a), without forming a covariance matrix."""
-        p = self.mean()
-        centred = x - (p @ x)[..., None]
-        variance: np.ndarray = np.einsum("sat,sat->sa", p, centred**2) / (self.alpha.sum(axis=-1) + 1.0)
-        return variance
-
 
 class Normal(NamedTuple):
     """Unknown mean reward with a Normal prior and Normal noise of known precision. Infinite precision means known."""

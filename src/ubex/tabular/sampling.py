@@ -1,4 +1,4 @@
-"""Fast draws from Dirichlet rows. `jax.random.loggamma` runs one rejection loop an element; here one loop serves the array.
+"""Fast draws from Dirichlet rows. `jax.random.loggamma` runs one rejection loop per element; here one loop serves the array.
 
 Marsaglia and Tsang (2000), "A simple method for generating gamma variables": a proposal is accepted with probability above
 0.95 for shapes of at least 1, and smaller shapes are boosted by one. The few rejected entries are gathered and drawn again.
@@ -120,7 +120,7 @@ def row_bits(seeds: UInt32[Array, "*n 2"], columns: int) -> UInt32[Array, "*n T"
     """32 random bits for every entry: a hash of its row's two numbers and its column.
 
     The hash is Wellons's three-multiplication permutation of 32 bits, twice, with one number before each pass. JAX's own
-    generator (20 rounds of Threefry an entry) takes longer on a CPU than everything else that an update does.
+    generator (20 rounds of Threefry per entry) takes longer on a CPU than everything else that an update does.
     """
     before, between = jnp.moveaxis(seeds, -1, 0)
     column = jax.lax.broadcasted_iota(jnp.uint32, (*before.shape, columns), before.ndim)

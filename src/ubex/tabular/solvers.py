@@ -1,6 +1,6 @@
 """Bellman equations of a posterior over a deterministic world, without a factorisation.
 
-Where an action leads to one next state, the mean MDP under a policy is one observed successor a state plus a share that all
+Where an action leads to one next state, the mean MDP under a policy is one observed successor per state plus a share that all
 next states have in common. Following successors, twice as far in each round, solves it in a few gathers; a rank-one
 correction adds the share. A sampled MDP differs from the mean by little (by sampling noise of order 1/sqrt(total of the
 Dirichlet parameters) a row), so correcting with the mean's solution converges in some twenty matrix-vector products, while a

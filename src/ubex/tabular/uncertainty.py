@@ -29,30 +29,6 @@ class Uncertainty(NamedTuple):
     local_q: Float[Array, "S A"]
 
 
-def estimate(
-    estimator: Estimator,
-    samples: MDP,
-    mean: MDP,
-    policy: Policy,
-    discount: Scalar,
-    *,
-    u_min: Scalar = 0.0,
-    ddof: int = 0,
-    terminal: Bool[Array, " S"] | None = None,
-) -> Uncertainty:
-    """Variance of V and Q under a posterior that is given by samples and its mean MDP, as one function to compile.
-
-    The mean values are those of the mean MDP; variances over members divide by N - ddof.
-    """
-    mean_values = bellman.solve(mean, policy, discount, terminal)
-    members = bellman.solve(samples, policy, discount, terminal)
-    if estimator.direct is not None:
-        return direct(estimator, members, mean_values, ddof)
-    moments = bellman.next_values(samples, members, jnp.asarray(mean.p), mean_values, policy, estimator.spread)
-    local = local_rewards(estimator, moments, jnp.asarray(samples.r), policy, discount, u_min=u_min, ddof=ddof)
-    return propagate(*local, mean, mean_values, policy, discount, terminal)
-
-
 def direct(estimator: Estimator, members: Values, mean_values: Values, ddof: int = 0) -> Uncertainty:
     """The variance straight from the members' values: nothing is propagated."""
     assert estimator.direct is not None, "only for estimators with `direct`"

@@ -132,7 +132,7 @@ def estimate(
     u_min: Scalar = 0.0,
     ddof: int = 0,
 ) -> Uncertainty:
-    """`uncertainty.estimate` over `horizon` steps.
+    """Variance of V and Q over `horizon` steps, under a posterior that is given by samples and its mean MDP.
 
     U_h = Var[r] + discount^2 (max(u_h, u_min) + Pbar U_{h+1}) from U_horizon = 0, in the V and the Q form.
     """
@@ -145,7 +145,7 @@ def estimate(
     last = Unrolling(Values(nothing[:, 0], nothing), members, nothing[:, 0], nothing, nothing[:, 0], nothing)
 
     def step(_: Steps, after: Unrolling) -> Unrolling:
-        moments = bellman.next_values(samples, after.members, p_bar, after.mean, policy, estimator.spread)
+        moments = bellman.next_values(samples, after.members, p_bar, after.mean, policy, estimator.needs_chi_square)
         v, q = uncertainty.local_rewards(estimator, moments, rewards, policy, discount, u_min=u_min, ddof=ddof)
         through = bellman.policy_average(bellman.backup(MDP(p_bar, nothing), after.v, discount**2), policy)
         after_q = bellman.policy_average(after.q, policy)

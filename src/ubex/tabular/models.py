@@ -1,7 +1,7 @@
-"""What the planner plans in: sampled MDPs and their mean, and the fastest exact way to evaluate a policy in each.
+"""Models that the planner plans in: sampled MDPs and their mean, and the fastest exact way to evaluate a policy in each.
 
-`Dense` takes any MDPs and factorises. `Flat` is for the belief of an agent in a deterministic world (see `solvers`), and
-`Single` for PSRL, whose world is one sample and has no uncertainty. `Known` has no samples at all: the closed form needs none.
+`Dense` takes any MDPs and factorises. `Flat` is for the belief of an agent in a deterministic environment (see `solvers`).
+`Single` is for PSRL, whose model is one sample without uncertainty. `Known` has no samples: the closed form needs none.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Dense(NamedTuple):
         """Values of the policy in every sample."""
         return bellman.solve(self.samples, policy, discount)
 
-    def moments(self, members: Values, average: Values, policy: Actions, spread: bool) -> NextValues:
+    def moments(self, members: Values, average: Values, policy: Actions, needs_chi_square: bool) -> NextValues:
         """Next-value moments, in the Q form."""
-        return bellman.next_values(self.samples, members, jnp.asarray(self.mean.p), average, policy, spread).q
+        return bellman.next_values(self.samples, members, jnp.asarray(self.mean.p), average, policy, needs_chi_square).q
 
     def propagate(self, reward: Float[Array, "S A"], policy: Actions, discount: float) -> Float[Array, "S A"]:
         """Action values of the policy in the mean MDP with another reward."""
@@ -46,7 +46,7 @@ class Dense(NamedTuple):
 
 
 class Flat(NamedTuple):
-    """Samples of a belief with one successor an action, and its mean."""
+    """Samples of a belief with one successor per action, and its mean."""
 
     samples: MDP
     mean: FlatMean
@@ -59,10 +59,10 @@ class Flat(NamedTuple):
         """Values of the policy in every sample."""
         return sampled_values(self.samples, self.mean, policy, discount)
 
-    def moments(self, members: Values, average: Values, policy: Actions, spread: bool) -> NextValues:
+    def moments(self, members: Values, average: Values, policy: Actions, needs_chi_square: bool) -> NextValues:
         """Next-value moments, in the Q form."""
-        if spread:
-            return Dense(self.samples, self.mean.dense()).moments(members, average, policy, spread)
+        if needs_chi_square:
+            return Dense(self.samples, self.mean.dense()).moments(members, average, policy, needs_chi_square)
         return bellman.member_moments(self.samples, members, flat_moments(self.mean, average), average, policy).q
 
     def propagate(self, reward: Float[Array, "S A"], policy: Actions, discount: float) -> Float[Array, "S A"]:
@@ -105,7 +105,7 @@ class Known(NamedTuple):
         return average, variances(self.rows, root, local, discount)[1]
 
 
-World = Dense | Flat | Single | Known
+PlanningModel = Dense | Flat | Single | Known
 
 
 def solver_of(mean: FlatMean, policy: Actions, discount: float) -> MeanSolver:

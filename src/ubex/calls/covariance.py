@@ -16,13 +16,14 @@ from numpy.typing import ArrayLike
 
 from ubex import checks
 from ubex import closed_form as form
+from ubex.calls.source import Source, policy_in, posterior_of, resolve
 from ubex.closed_form import DirichletRows, Local, Rows, SampledRows, Table
 from ubex.precision import float64
 from ubex.tabular import unrolled
 from ubex.tabular.posterior import TabularPosterior
 from ubex.tabular.terminal import terminal_states
 from ubex.tabular.unrolled import Step
-from ubex.types import MDP, InputError, KeyLike, Posterior, ValueVariance
+from ubex.types import MDP, KeyLike, Posterior, ValueVariance
 
 
 class ValueCovariance(NamedTuple):
@@ -56,24 +57,18 @@ class PolicyDifference(NamedTuple):
     converged: bool
 
 
-class ClosedForm(NamedTuple):
-    """The closed form for one policy."""
+class Side(NamedTuple):
+    """One policy in the mean MDP."""
 
+    policy: Float[Array, "S A"]
     root: Float[Array, "S S"]
-    v_mean: Float[Array, " S"]
-    q_mean: Float[Array, "S A"]
     v: Float[Array, " S"]
-    q: Float[Array, "S A"]
-    local: Local
-
-    def as_value_variance(self) -> ValueVariance:
-        """The answer of `value_variance`."""
-        return ValueVariance(*(np.asarray(x) for x in (self.v, self.q, self.v_mean, self.q_mean, self.local.actions)))
 
 
 class Problem(NamedTuple):
     """A posterior by its moments."""
 
+    source: MDP | Posterior
     mean: MDP
     rows: Rows
     members: MDP
@@ -82,7 +77,7 @@ class Problem(NamedTuple):
 
 @float64
 def value_covariance(
-    source: MDP | Posterior,
+    source: Source,
     policy: ArrayLike,
     discount: float,
     *,
@@ -95,8 +90,10 @@ def value_covariance(
     """Posterior covariance of the values of a policy across states, by the closed form.
 
     Args:
-        source: a `DirichletNormal` posterior (exact moments, no key), another posterior, or samples as for `value_variance`.
-        policy: probabilities (S, A), or one action for each state (S,) as integers.
+        source: a `DirichletNormal` posterior or the belief of an agent (exact moments, no key), another posterior, or samples
+            as for `value_variance`.
+        policy: probabilities (S, A), or one action for each state (S,) as integers. It may leave out the terminal state of a
+            posterior that has one.
         discount: in [0, 1].
         first_order: leave out the part of second order.
         key: for another posterior, the key of its samples.
@@ -109,18 +106,20 @@ def value_covariance(
         >>> value_covariance(ubex.DirichletNormal(3, 2), [0, 0, 0], 0.9).covariance.shape
         (3, 3)
     """
+    discount = checks.discount_factor(discount)
+    problem = moments(posterior_of(source), key, num_models, ddof)
     if horizon is not None:
-        problem = moments(source, key, num_models, ddof)
-        step = unrolled_form(problem, (policy, policy), discount, horizon, first_order)
-        return ValueCovariance(np.asarray(step.now.covariance), np.asarray(step.now.first), True)
-    found = closed_form(source, policy, discount, first_order, key, num_models, ddof)
-    covariance = form.covariance((found.root, found.root), found.local.states)
-    return ValueCovariance(np.asarray(covariance), np.asarray(found.v_mean), bool(found.local.converged))
+        now = unrolled_form(problem, (policy, policy), discount, horizon, first_order).now
+        return ValueCovariance(np.asarray(now.covariance), np.asarray(now.first), True)
+    side = solve(problem, policy, discount)
+    local, _, _ = _evaluate(problem.rows, side, discount, first_order)
+    covariance = form.covariance((side.root, side.root), local.states)
+    return ValueCovariance(np.asarray(covariance), np.asarray(side.v), bool(local.converged))
 
 
 @float64
 def policy_difference(
-    source: MDP | Posterior,
+    source: Source,
     policy: ArrayLike,
     other: ArrayLike,
     discount: float,
@@ -142,62 +141,39 @@ def policy_difference(
         ((3,), (3,))
     """
     discount = checks.discount_factor(discount)
-    problem = moments(source, key, num_models, ddof)
+    problem = moments(posterior_of(source), key, num_models, ddof)
     if horizon is not None:
-        pairs = ((policy, policy), (other, other), (policy, other))
-        joints = [unrolled_form(problem, pair, discount, horizon, first_order).now for pair in pairs]
+        choices = ((policy, policy), (other, other), (policy, other))
+        joints = [unrolled_form(problem, pair, discount, horizon, first_order).now for pair in choices]
         own, others, shared = (jnp.diag(joint.covariance) for joint in joints)
         apart = jnp.maximum(own + others - 2.0 * shared, 0.0)
         return PolicyDifference(np.asarray(joints[2].first - joints[2].second), np.asarray(apart), True)
-    sides = [solve(problem, probabilities(problem, choice), discount) for choice in (policy, other)]
-    parts = {
-        (i, j): _shared(
-            problem.rows,
-            (sides[i].root, sides[j].root),
-            (sides[i].v, sides[j].v),
-            (sides[i].policy, sides[j].policy),
-            discount,
-            first_order,
-        )
-        for i, j in ((0, 0), (1, 1), (0, 1))
-    }
-    converged = all(bool(local.converged) for _, local in parts.values())
-    variance = parts[0, 0][0] + parts[1, 1][0] - 2.0 * parts[0, 1][0]
+    sides = [solve(problem, choice, discount) for choice in (policy, other)]
+    pairs = ((sides[0], sides[0]), (sides[1], sides[1]), (sides[0], sides[1]))
+    (own, _), (others, _), (shared, _) = parts = [_shared(problem.rows, *pair, discount, first_order) for pair in pairs]
+    variance = own + others - 2.0 * shared
+    converged = all(bool(local.converged) for _, local in parts)
     mean = sides[0].v - sides[1].v
     return PolicyDifference(np.asarray(mean), np.asarray(jnp.maximum(variance, 0.0)), converged)
 
 
-class Side(NamedTuple):
-    """One policy in the mean MDP."""
-
-    policy: Float[Array, "S A"]
-    root: Float[Array, "S S"]
-    v: Float[Array, " S"]
-
-
-def closed_form(
-    source: MDP | Posterior,
-    policy: ArrayLike,
-    discount: float,
-    first_order: bool,
-    key: KeyLike | None,
-    num_models: int,
-    ddof: int,
-) -> ClosedForm:
-    """Everything that the closed form says of one policy."""
-    discount = checks.discount_factor(discount)
-    problem = moments(source, key, num_models, ddof)
-    side = solve(problem, probabilities(problem, policy), discount)
-    local, v, q = _evaluate(problem.rows, side, discount, first_order)
-    q_mean = jnp.asarray(problem.mean.r) + discount * problem.rows.mean.expect(side.v)
-    return ClosedForm(side.root, side.v, q_mean, v, q, local)
+def variance(problem: Problem, policy: ArrayLike, discount: float, horizon: int | None, first_order: bool) -> ValueVariance:
+    """The answer of `value_variance` by the closed form."""
+    if horizon is not None:
+        step = unrolled_form(problem, (policy, policy), discount, horizon, first_order)
+        fields = (jnp.diag(step.now.covariance), step.variance, step.now.first, step.q, step.local)
+    else:
+        side = solve(problem, policy, discount)
+        local, v, q = _evaluate(problem.rows, side, discount, first_order)
+        q_mean = jnp.asarray(problem.mean.r) + discount * problem.rows.mean.expect(side.v)
+        fields = (v, q, side.v, q_mean, local.actions)
+    return ValueVariance(*(np.asarray(field) for field in fields))
 
 
 def unrolled_form(
     problem: Problem, policies: tuple[ArrayLike, ArrayLike], discount: float, horizon: int, first_order: bool
 ) -> Step:
     """The closed form of two policies, or of one with itself, over a number of steps."""
-    discount = checks.discount_factor(discount)
     horizon = checks.whole("horizon", horizon, 1)
     choices = tuple(probabilities(problem, policy) for policy in policies)
     step: Step = _unrolled(problem.rows, jnp.asarray(problem.mean.r), choices, discount, horizon, first_order)
@@ -208,49 +184,37 @@ def moments(source: MDP | Posterior, key: KeyLike | None, num_models: int, ddof:
     """The posterior by its moments: exact ones where it is ours, else those of samples."""
     if isinstance(source, TabularPosterior):
         mean = MDP(*map(jnp.asarray, checks.mdp_arrays(source.mean())))
-        total, spread = (jnp.asarray(x) for x in (source.transitions.alpha.sum(axis=-1), source.rewards.variance()))
-        known = jnp.arange(spread.shape[0])[:, None] == spread.shape[0] - 1
-        spread = jnp.where(known, 0.0, spread) if source.terminal else spread
-        rows = DirichletRows(Table(jnp.asarray(mean.p)), total, spread)
-        return Problem(mean, rows, MDP(np.asarray(mean.p)[None], np.asarray(mean.r)[None]))
-    if isinstance(source, MDP):
-        samples = source
-    elif isinstance(source, Posterior):
-        if key is None:
-            raise InputError("a posterior of another kind is sampled: give key= (a JAX key or an integer seed)")
-        samples = source.sample(key, checks.whole("num_models", num_models, 2))
-    else:
-        raise InputError(f"source must be an MDP with a sample axis or a posterior, but it is a {type(source).__name__}")
-    p, r = checks.mdp_arrays(samples)
-    if p.ndim == 3:
-        raise InputError(f"p has shape {p.shape}, one MDP without a sample axis: a variance needs samples, (N, S, A, S)")
-    checks.whole("the number of members", p.shape[0], 2)
-    if checks.whole("ddof", ddof, 0) >= p.shape[0]:
-        raise InputError(f"ddof must be smaller than the number of members {p.shape[0]}, but it is {ddof}")
+        total, variances = (jnp.asarray(x) for x in (source.transitions.alpha.sum(axis=-1), source.rewards.variance()))
+        known = jnp.arange(variances.shape[0])[:, None] == variances.shape[0] - 1
+        variances = jnp.where(known, 0.0, variances) if source.terminal else variances
+        rows = DirichletRows(Table(jnp.asarray(mean.p)), total, variances)
+        return Problem(source, mean, rows, MDP(np.asarray(mean.p)[None], np.asarray(mean.r)[None]))
+    p, r = resolve(source, key, num_models, ddof)
     scale = (p.shape[0] / (p.shape[0] - ddof)) ** 0.5
     centre, level = (x[0] + (x - x[:1]).mean(axis=0) for x in (p, r))  # identical members give that very member
-    rows_ = SampledRows(Table(jnp.asarray(centre)), jnp.asarray(scale * (p - centre)), jnp.asarray(scale * (r - level)))
-    return Problem(MDP(jnp.asarray(centre), jnp.asarray(level)), rows_, MDP(p, r))
+    sampled = SampledRows(Table(jnp.asarray(centre)), jnp.asarray(scale * (p - centre)), jnp.asarray(scale * (r - level)))
+    return Problem(source, MDP(jnp.asarray(centre), jnp.asarray(level)), sampled, MDP(p, r))
 
 
 def probabilities(problem: Problem, policy: ArrayLike) -> Float[Array, "S A"]:
     """The policy as probabilities."""
     num_states, num_actions = jnp.asarray(problem.mean.r).shape
-    choice = jnp.asarray(checks.policy_array(policy, num_states, num_actions))
+    choice = jnp.asarray(policy_in(problem.source, policy, num_states, num_actions))
     return jax.nn.one_hot(choice, num_actions, dtype=jnp.float64) if choice.ndim == 1 else choice
 
 
-def solve(problem: Problem, policy: Float[Array, "S A"], discount: float) -> Side:
+def solve(problem: Problem, policy: ArrayLike, discount: float) -> Side:
     """The policy in the mean MDP: the inverse of its Bellman equation, and its values."""
     terminal: Bool[Array, " S"] | None = None
+    choice = probabilities(problem, policy)
     if discount == 1.0:
         p, r = (np.asarray(array) for array in problem.members)
-        terminal = jnp.asarray(terminal_states(p, r, np.asarray(policy)))
-    rows = jnp.einsum("sa,sat->st", policy, jnp.asarray(problem.mean.p))
+        terminal = jnp.asarray(terminal_states(p, r, np.asarray(choice)))
+    rows = jnp.einsum("sa,sat->st", choice, jnp.asarray(problem.mean.p))
     if terminal is not None:
         rows = jnp.where(terminal[None, :], 0.0, rows)
     root = jnp.linalg.inv(jnp.eye(rows.shape[0], dtype=rows.dtype) - discount * rows)
-    return Side(policy, root, root @ jnp.sum(policy * jnp.asarray(problem.mean.r), axis=1))
+    return Side(choice, root, root @ jnp.sum(choice * jnp.asarray(problem.mean.r), axis=1))
 
 
 @functools.partial(jax.jit, static_argnames="first_order")
@@ -265,9 +229,7 @@ _local = jax.jit(form.local_uncertainty, static_argnames="first_order")
 _unrolled = jax.jit(unrolled.closed_form, static_argnames="first_order")
 
 
-def _shared(
-    rows: Rows, roots: form.Pair, values: form.Pair, policies: form.Pair, discount: float, first_order: bool
-) -> tuple[Float[Array, " S"], Local]:
+def _shared(rows: Rows, a: Side, b: Side, discount: float, first_order: bool) -> tuple[Float[Array, " S"], Local]:
     """Covariance of the values of two policies, state by state."""
-    local = _local(rows, roots, values, policies, discount, first_order)
-    return (roots[0] * roots[1]) @ local.states, local
+    local = _local(rows, (a.root, b.root), (a.v, b.v), (a.policy, b.policy), discount, first_order)
+    return (a.root * b.root) @ local.states, local

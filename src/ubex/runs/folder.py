@@ -1,10 +1,13 @@
-"""Reads a run folder for the report: whatever is there, however the run ended. Nothing but the spec has to exist."""
+"""Reads a run folder: whatever is there, however the run ended. Nothing but the spec has to exist.
+
+`store.py` says what lies in the folder of a run, and `keep.py` what is kept of it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import shlex
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +15,14 @@ from typing import Any
 
 import pandas as pd
 
-from ubex.runs import keep, store
 from ubex.runs.records import Cell, FigureSpec, Table
 from ubex.types import InputError
+
+RESULTS, CURVES, TABLES, SPEC, HISTORY = "results.csv", "curves.csv", "tables.json", "spec.json", "history.jsonl"
+WIDE = "wide.csv"
+"""What `ubex keep --wide` leaves in place of the tables."""
+COLUMNS = ("experiment", "environment", "method", "seed", "metric", "value")
+"""Those that every tidy table has."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +104,13 @@ class RunFolder:
 
 def run_folders(folder: Path) -> list[Path]:
     """The run folder itself, or the runs inside, as RUN or EXPERIMENT/RUN, oldest first."""
-    if (folder / store.SPEC).is_file():
+    if (folder / SPEC).is_file():
         return [folder]
-    inside = [path.parent for path in folder.glob(f"*/{store.SPEC}")] if folder.is_dir() else []
-    deeper = (path.parent for path in folder.glob(f"*/*/{store.SPEC}")) if folder.is_dir() else ()
+    inside = [path.parent for path in folder.glob(f"*/{SPEC}")] if folder.is_dir() else []
+    deeper = (path.parent for path in folder.glob(f"*/*/{SPEC}")) if folder.is_dir() else ()
     inside += [path for path in deeper if path.parent not in inside]
     if not inside:
-        what = f"it has no {store.SPEC}, and no folder in it has one" if folder.is_dir() else "there is no such folder"
+        what = f"it has no {SPEC}, and no folder in it has one" if folder.is_dir() else "there is no such folder"
         raise InputError(f"no run at {folder}: {what}")
     return sorted(inside, key=lambda path: (created(path), path.parts))
 
@@ -110,14 +118,14 @@ def run_folders(folder: Path) -> list[Path]:
 def created(path: Path) -> str:
     """When a run was asked for, as its spec has it; empty where that cannot be read."""
     try:
-        return str(store.read_spec(path).get("created", ""))
+        return str(read_spec(path).get("created", ""))
     except InputError:
         return ""
 
 
 def read(path: Path) -> RunFolder:
     """A run as it is on disk; only a missing or broken spec is an error."""
-    spec = store.read_spec(path)
+    spec = read_spec(path)
     problems: list[str] = []
     cells, failures = [], []
     try:
@@ -128,12 +136,9 @@ def read(path: Path) -> RunFolder:
             failures += errors
         figures = [FigureSpec(**entry) for entry in spec.get("figures", [])]
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path / store.SPEC} is not a run's spec: {type(error).__name__} {error}") from None
+        raise InputError(f"{path / SPEC} is not a run's spec: {type(error).__name__} {error}") from None
     finished = any(cell.done for cell in cells)
-    if (path / keep.WIDE).is_file():
-        results = wide(path, spec, problems)
-    else:
-        results = load(path, store.RESULTS, problems, expected=finished)
+    results = load(path, RESULTS, problems, expected=finished)
     if results is not None and not (path / "cells").exists():  # only the tables were kept
         cells = [from_results(results, entry, state) for entry, state in zip(spec["cells"], cells, strict=True)]
     return RunFolder(
@@ -142,8 +147,8 @@ def read(path: Path) -> RunFolder:
         history=history(path),
         cells=cells,
         failures=failures,
-        results=pd.DataFrame(columns=list(store.COLUMNS)) if results is None else results,
-        curves=load(path, store.CURVES, problems, expected=False),
+        results=pd.DataFrame(columns=list(COLUMNS)) if results is None else results,
+        curves=load(path, CURVES, problems, expected=False),
         tables=tables(path, problems),
         figures=figures,
         problems=problems,
@@ -187,30 +192,21 @@ def json_at(path: Path) -> dict[str, Any]:
 
 def load(path: Path, name: str, problems: list[str], *, expected: bool) -> pd.DataFrame | None:
     """One of the tidy tables, or nothing, with a word in `problems` where it should be there."""
-    if not (path / name).is_file():
+    if not table_file(path, name).is_file():
         if expected:
             problems.append(f"Seeds have finished but there is no {name} yet: the same `ubex run` command writes it.")
         return None
     try:
-        return store.load_results(path / name)
+        return _load(path, name)
     except InputError as error:
         problems.append(str(error))
-        return None
-
-
-def wide(path: Path, spec: Mapping[str, Any], problems: list[str]) -> pd.DataFrame | None:
-    """The results of a run of which the wide table was kept."""
-    try:
-        return keep.narrowed(pd.read_csv(path / keep.WIDE), spec)
-    except (OSError, ValueError, KeyError) as error:
-        problems.append(f"{path / keep.WIDE} cannot be read: {error}")
         return None
 
 
 def history(path: Path) -> list[dict[str, Any]]:
     """The invocations that ended; a line cut short by a kill is left out."""
     try:
-        text = (path / store.HISTORY).read_text(encoding="utf-8", errors="replace")
+        text = (path / HISTORY).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
     entries = []
@@ -226,13 +222,13 @@ def history(path: Path) -> list[dict[str, Any]]:
 
 def tables(path: Path, problems: list[str]) -> list[Table]:
     """The experiment's own tables."""
-    if not (path / store.TABLES).is_file():
+    if not (path / TABLES).is_file():
         return []
     try:
-        entries = json.loads((path / store.TABLES).read_text(encoding="utf-8"))
+        entries = json.loads((path / TABLES).read_text(encoding="utf-8"))
         return [Table(t["title"], t["columns"], t["rows"], t.get("note", "")) for t in entries]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        problems.append(f"{path / store.TABLES} cannot be read: {error}")
+        problems.append(f"{path / TABLES} cannot be read: {error}")
         return []
 
 
@@ -241,18 +237,74 @@ def as_seconds(value: Any) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def command_line(command: Any) -> str:
-    """A command as one would type it, without the folder that the program is in."""
-    if not isinstance(command, (list, tuple)) or not command:
-        return str(command or "")
-    return shlex.join([Path(str(command[0])).name, *map(str, command[1:])])
+def read_spec(root: Path) -> dict[str, Any]:
+    """The spec of a run folder."""
+    try:
+        spec: dict[str, Any] = json.loads((root / SPEC).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{root} is not a run folder: it has no {SPEC}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{root / SPEC} cannot be read: {error}") from None
+    return spec
 
 
-def pairs(values: Any) -> str:
-    """A setting or a small mapping in one line."""
-    if isinstance(values, Mapping):
-        known = {str(name).replace("_", " "): pairs(value) for name, value in values.items()}
-        return ", ".join(f"{name} {value}" for name, value in known.items() if value)
-    if isinstance(values, (list, tuple)):
-        return ", ".join(map(pairs, values))
-    return "" if values is None else str(values)
+def load_results(path: str | os.PathLike[str]) -> pd.DataFrame:
+    """The tidy table of scalars of a run folder, also of one that was kept in the wide form (or of a `results.csv`).
+
+    Example:
+        >>> lines = ("experiment,environment,method,seed,metric,value", "toy,toy,pombu,0,variance_s0,21.3")
+        >>> size = Path("results.csv").write_text("\\n".join(lines))
+        >>> ubex.load_results("results.csv").loc[0, "method"]
+        'pombu'
+    """
+    return _load(Path(path), RESULTS)
+
+
+def load_curves(path: str | os.PathLike[str]) -> pd.DataFrame:
+    """The tidy table of curves of a run folder (or of a `curves.csv`).
+
+    Example:
+        >>> lines = ("experiment,environment,method,seed,metric,value,episode", "deep-sea,deep-sea,psrl,0,regret,0.5,7")
+        >>> size = Path("curves.csv").write_text("\\n".join(lines))
+        >>> int(ubex.load_curves("curves.csv").loc[0, "episode"])
+        7
+    """
+    return _load(Path(path), CURVES)
+
+
+def table_file(path: Path, name: str) -> Path:
+    """The file of one of the tables of a run folder, where the wide one stands for the results; a file is itself."""
+    if not path.is_dir():
+        return path
+    return path / (WIDE if name == RESULTS and (path / WIDE).is_file() else name)
+
+
+def _load(path: Path, name: str) -> pd.DataFrame:
+    target = table_file(path, name)
+    if not target.is_file():
+        raise InputError(f"no {name} at {target}")
+    try:
+        table = pd.read_csv(target)
+        table = narrowed(table, read_spec(path)) if target.name == WIDE and target != path else table
+    except (ValueError, KeyError, OSError) as error:
+        raise InputError(f"{target} cannot be read: {error}") from None
+    missing = [column for column in COLUMNS if column not in table.columns]
+    if missing:
+        raise InputError(f"{target} is not a table of results: it lacks the column {missing[0]}")
+    return table
+
+
+def shared(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a line of results that all cells of a run have in common."""
+    cells = [{"environment": cell["environment"], **cell["settings"]} for cell in spec["cells"]]
+    return {name: value for name, value in cells[0].items() if all(name in cell and cell[name] == value for cell in cells)}
+
+
+def narrowed(wide: pd.DataFrame, spec: Mapping[str, Any]) -> pd.DataFrame:
+    """The tidy table of a wide one; values that a cell lacks, or that are not numbers, are left out."""
+    settings = dict.fromkeys(name for cell in spec["cells"] for name in cell["settings"])
+    absent = {name: value for name, value in shared(spec).items() if name not in wide.columns}
+    whole = wide.assign(experiment=spec["experiment"], **absent)
+    heads = [name for name in ("experiment", "environment", "method", "seed", *settings) if name in whole.columns]
+    rows = whole.melt(heads, var_name="metric").dropna(subset="value")
+    return rows[[*COLUMNS, *(name for name in heads if name not in COLUMNS)]].reset_index(drop=True)

@@ -12,13 +12,13 @@ from jaxtyping import Array
 
 from ubex.envs.base import rollout
 from ubex.envs.deep_sea import deep_sea
-from ubex.tabular import worlds
+from ubex.tabular import models
 from ubex.tabular.belief import mean_model, observe, prior, reward_posterior, sample_transitions
 from ubex.types import MDP, Key
 
 
-@pytest.mark.parametrize(("episodes", "spread"), [(0, True), (5, False)])
-def test_flat_is_dense(episodes: int, spread: bool) -> None:
+@pytest.mark.parametrize(("episodes", "needs_chi_square"), [(0, True), (5, False)])
+def test_flat_is_dense(episodes: int, needs_chi_square: bool) -> None:
     @jax.jit
     def both(key: Key) -> list[Any]:
         env, belief = deep_sea(5), prior(25, 2, 1)
@@ -29,10 +29,10 @@ def test_flat_is_dense(episodes: int, spread: bool) -> None:
         noise = jax.random.normal(key, (3, 26, 2), jnp.float64)
         samples = MDP(sample_transitions(key, belief, 3), reward[None] + deviation[None] * noise)
         mean = mean_model(belief, reward)
-        flat, dense = worlds.Flat(samples, mean), worlds.Dense(samples, mean.dense())
+        flat, dense = models.Flat(samples, mean), models.Dense(samples, mean.dense())
         policy = jax.random.randint(key, (26,), 0, 2, jnp.int32)
-        single = worlds.Single(MDP(jnp.asarray(samples.p)[:1], jnp.asarray(samples.r)[:1]), mean)
-        found = [evaluated(world, policy, jnp.abs(noise[0]), spread) for world in (flat, dense)]
+        single = models.Single(MDP(jnp.asarray(samples.p)[:1], jnp.asarray(samples.r)[:1]), mean)
+        found = [evaluated(model, policy, jnp.abs(noise[0]), needs_chi_square) for model in (flat, dense)]
         return [*found, single.average(policy, 0.99), dense.members(policy, 0.99)]
 
     with jax.enable_x64(True):
@@ -43,6 +43,6 @@ def test_flat_is_dense(episodes: int, spread: bool) -> None:
             np.testing.assert_allclose(single.q, members.q[0], atol=1e-8)
 
 
-def evaluated(world: worlds.Flat | worlds.Dense, policy: Array, reward: Array, spread: bool) -> tuple[Any, ...]:
-    average, members = world.average(policy, 0.99), world.members(policy, 0.99)
-    return average, members, world.moments(members, average, policy, spread), world.propagate(reward, policy, 0.98)
+def evaluated(model: models.Flat | models.Dense, policy: Array, reward: Array, needs_chi_square: bool) -> tuple[Any, ...]:
+    average, members = model.average(policy, 0.99), model.members(policy, 0.99)
+    return average, members, model.moments(members, average, policy, needs_chi_square), model.propagate(reward, policy, 0.98)

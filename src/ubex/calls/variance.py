@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
-from ubex import checks, covariance
-from ubex.estimators import ESTIMATORS, Estimator
+from ubex import checks
+from ubex.calls import covariance
+from ubex.calls.source import Source, policy_in, posterior_of, resolve
+from ubex.estimators import Estimator, find
 from ubex.precision import float64
 from ubex.tabular import bellman, uncertainty, unrolled
 from ubex.tabular.bellman import Policy, Values
 from ubex.tabular.terminal import terminal_states
-from ubex.types import MDP, InputError, KeyLike, Posterior, ValueVariance
+from ubex.types import MDP, InputError, KeyLike, ValueVariance
 
 CHUNK_BYTES = 40 * 10**6
 MAX_CHUNKS = 16
@@ -28,7 +28,7 @@ Chunks are larger than 32 MiB because glibc gives smaller blocks back late, if e
 _equation = jax.jit(bellman.equation)
 _solve = jax.jit(jnp.linalg.solve)
 _with_actions = jax.jit(bellman.with_actions)
-_next_values = jax.jit(bellman.next_values, static_argnames="spread")
+_next_values = jax.jit(bellman.next_values, static_argnames="needs_chi_square")
 _direct = jax.jit(uncertainty.direct, static_argnames=("estimator", "ddof"))
 _local_rewards = jax.jit(uncertainty.local_rewards, static_argnames=("estimator", "ddof"))
 _propagate = jax.jit(uncertainty.propagate)
@@ -37,7 +37,7 @@ _unrolled = jax.jit(unrolled.estimate, static_argnames=("estimator", "ddof"))
 
 @float64
 def value_variance(
-    source: MDP | Posterior,
+    source: Source,
     policy: ArrayLike,
     discount: float,
     *,
@@ -51,10 +51,12 @@ def value_variance(
     """Variance of the values of a policy under a posterior over MDPs.
 
     Args:
-        source: samples of a posterior as an `MDP` with a leading axis N, or a posterior (`sample` and `mean`).
-        policy: probabilities (S, A), or one action for each state (S,) as integers.
+        source: samples of a posterior as an `MDP` with a leading axis N, a posterior (`sample` and `mean`), or the belief of
+            an agent that `ubex.train` returns.
+        policy: probabilities (S, A), or one action for each state (S,) as integers. It may leave out the terminal state of a
+            posterior that has one.
         discount: in [0, 1]. 1 needs every state to reach an absorbing state with reward 0.
-        estimator: a name of `ESTIMATORS`, or an `Estimator` of your own.
+        estimator: a name of `ESTIMATORS`, or an `Estimator` of your own, also by its place: "module:name".
         key: for a posterior, the JAX key or integer seed of its samples.
         num_models: for a posterior, the number of samples.
         u_min: smallest local uncertainty that is propagated; `-inf` switches the clip off, and variances may then be
@@ -76,67 +78,65 @@ def value_variance(
         >>> float(value_variance(MDP(p=p, r=[[1.0], [0.0]]), [0, 0], 0.9).v[1])
         0.0
     """
-    chosen = resolve(estimator)
+    chosen = find(estimator)
     discount = checks.discount_factor(discount)
-    u_min = _lower_clip(u_min)
+    u_min = checks.real("u_min", u_min)
+    if u_min == np.inf:
+        raise InputError("u_min must be finite or -inf, but it is inf")
     steps = None if horizon is None else checks.whole("horizon", horizon, 1)
-    if chosen.closed is not None and steps is not None:
-        problem = covariance.moments(source, key, num_models, ddof)
-        step = covariance.unrolled_form(problem, (policy, policy), discount, steps, chosen.closed == "first-order")
-        fields = (jnp.diag(step.now.covariance), step.variance, step.now.first, step.q, step.local)
-        return ValueVariance(*(np.asarray(field) for field in fields))
+    posterior = posterior_of(source)
     if chosen.closed is not None:
-        found = covariance.closed_form(source, policy, discount, chosen.closed == "first-order", key, num_models, ddof)
-        return found.as_value_variance()
-    if isinstance(source, MDP):
-        samples, mean = source, None
-    elif isinstance(source, Posterior):
-        if key is None:
-            raise InputError("a posterior is sampled: give key= (a JAX key or an integer seed)")
-        samples, mean = source.sample(key, checks.whole("num_models", num_models, 1)), source.mean()
-    else:
-        raise InputError(f"source must be an MDP with a sample axis or a posterior, but it is a {type(source).__name__}")
-    p, r = checks.mdp_arrays(samples)
-    if p.ndim == 3:
-        raise InputError(f"p has shape {p.shape}, one MDP without a sample axis: a variance needs samples, (N, S, A, S)")
-    checks.whole(f"the number of members (estimator {chosen.summary!r})", p.shape[0], chosen.min_models)
-    if checks.whole("ddof", ddof, 0) >= p.shape[0]:
-        raise InputError(f"ddof must be smaller than the number of members {p.shape[0]}, but it is {ddof}")
-    choice = checks.policy_array(policy, p.shape[1], p.shape[2])
+        problem = covariance.moments(posterior, key, num_models, ddof)
+        return covariance.variance(problem, policy, discount, steps, chosen.closed == "first-order")
+    p, r = resolve(posterior, key, num_models, ddof, at_least=chosen.min_models, what=f"estimator {chosen.summary!r}")
+    choice = policy_in(posterior, policy, *p.shape[1:3])
     terminal = jnp.asarray(terminal_states(p, r, choice)) if discount == 1.0 and steps is None else None
     actions = jnp.asarray(choice)
-    slices = chunk_slices(p.shape[0], p.nbytes)
-    if mean is None:
-        average = bellman.mean_mdp(on_device(p, r, part) for part in slices)
+    if isinstance(posterior, MDP):
+        average = bellman.mean_mdp(on_device(p, r, part) for part in chunk_slices(p.shape[0], p.nbytes))
     else:
-        average = MDP(*map(jnp.asarray, checks.mdp_arrays(mean)))
-    if steps is not None:
-        samples = on_device(p, r, slice(None))
-        result = _unrolled(chosen, samples, average, actions, discount, steps, u_min=u_min, ddof=ddof)
-        return answer(result)
-    mean_values = values(average, actions, discount, terminal)
+        average = MDP(*map(jnp.asarray, checks.mdp_arrays(posterior.mean())))
+    if steps is None:
+        result = over_chunks(chosen, p, r, average, actions, discount, terminal, float(u_min), ddof)
+    else:
+        result = _unrolled(
+            chosen, on_device(p, r, slice(None)), average, actions, discount, steps, u_min=float(u_min), ddof=ddof
+        )
+    fields = (result.v, result.q, result.mean.v, result.mean.q, result.local_q)
+    return ValueVariance(*(np.asarray(field) for field in fields))
+
+
+def over_chunks(
+    estimator: Estimator,
+    p: Float[np.ndarray, "N S A S"],
+    r: Float[np.ndarray, "N S A"],
+    average: MDP,
+    policy: Policy,
+    discount: float,
+    terminal: Bool[jax.Array, " S"] | None,
+    u_min: float,
+    ddof: int,
+) -> uncertainty.Uncertainty:
+    """Algorithm 1 with the members handled chunk by chunk."""
+    mean_values = values(average, policy, discount, terminal)
     members: list[Values] = []
     parts: list[bellman.Moments] = []
-    for part in slices:
+    for part in chunk_slices(p.shape[0], p.nbytes):
         chunk = on_device(p, r, part)
-        members.append(values(chunk, actions, discount, terminal) if chosen.own_values else unrolled.unknown(chunk))
-        if chosen.local is not None:
-            moments = _next_values(chunk, members[-1], average.p, mean_values, actions, chosen.spread)
+        members.append(values(chunk, policy, discount, terminal) if estimator.own_values else unrolled.unknown(chunk))
+        if estimator.local is not None:
+            moments = _next_values(chunk, members[-1], average.p, mean_values, policy, estimator.needs_chi_square)
             parts.append(moments)
         jax.block_until_ready((members[-1], parts[-1:]))  # type: ignore[no-untyped-call]
         del chunk  # its memory goes before the next one comes
-    if chosen.direct is not None:
-        result = _direct(chosen, jax.tree.map(lambda *parts: jnp.concatenate(parts), *members), mean_values, ddof)
-    else:
-        local = _local_rewards(chosen, bellman.merge(parts), jnp.asarray(r), actions, discount, u_min=u_min, ddof=ddof)
-        result = _propagate(*local, average, mean_values, actions, discount, terminal)
-    return answer(result)
-
-
-def answer(result: uncertainty.Uncertainty) -> ValueVariance:
-    """What callers get."""
-    fields = (result.v, result.q, result.mean.v, result.mean.q, result.local_q)
-    return ValueVariance(*(np.asarray(field) for field in fields))
+    if estimator.direct is not None:
+        found: uncertainty.Uncertainty = _direct(
+            estimator, jax.tree.map(lambda *parts: jnp.concatenate(parts), *members), mean_values, ddof
+        )
+        return found
+    local = _local_rewards(estimator, bellman.merge(parts), jnp.asarray(r), policy, discount, u_min=u_min, ddof=ddof)
+    found = _propagate(*local, average, mean_values, policy, discount, terminal)
+    return found
 
 
 def on_device(p: Float[np.ndarray, "N S A S"], r: Float[np.ndarray, "N S A"], part: slice) -> MDP:
@@ -155,19 +155,3 @@ def chunk_slices(num_models: int, num_bytes: int) -> list[slice]:
     number = max(1, min(num_models, MAX_CHUNKS, num_bytes // CHUNK_BYTES))
     size = -(-num_models // number)
     return [slice(start, start + size) for start in range(0, num_models, size)]
-
-
-def resolve(estimator: str | Estimator) -> Estimator:
-    """The estimator of that name, or the given one."""
-    if isinstance(estimator, Estimator):
-        if sum(way is not None for way in (estimator.local, estimator.direct, estimator.closed)) != 1:
-            raise InputError("an Estimator needs exactly one of `local`, `direct` and `closed`")
-        return estimator
-    return ESTIMATORS[checks.one_of("estimator", estimator, ESTIMATORS)]
-
-
-def _lower_clip(u_min: Any) -> float:
-    number = checks.real("u_min", u_min)
-    if number == np.inf:
-        raise InputError("u_min must be finite or -inf, but it is inf")
-    return number

@@ -1,0 +1,6 @@
+"""What people ask of a posterior in one call: how uncertain are values, how do they vary together, which policy is better?"""
+
+from ubex.calls.covariance import PolicyDifference, ValueCovariance, policy_difference, value_covariance
+from ubex.calls.variance import value_variance
+
+__all__ = ["PolicyDifference", "ValueCovariance", "policy_difference", "value_covariance", "value_variance"]

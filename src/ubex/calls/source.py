@@ -1,0 +1,60 @@
+"""What the calls are asked about: samples of a posterior, a posterior, or what an agent has learned; checked in one place."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+
+from ubex import checks
+from ubex.tabular.belief import LearnedBelief
+from ubex.tabular.posterior import TabularPosterior
+from ubex.types import MDP, InputError, KeyLike, Posterior
+
+Source = MDP | Posterior | LearnedBelief
+
+
+def posterior_of(source: Source) -> MDP | Posterior:
+    """The source itself; what an agent has learned becomes the posterior that it stands for."""
+    return source.posterior() if isinstance(source, LearnedBelief) else source
+
+
+def resolve(
+    source: MDP | Posterior,
+    key: KeyLike | None,
+    num_models: int,
+    ddof: int,
+    *,
+    at_least: int = 2,
+    what: str = "closed form",
+) -> tuple[Float[np.ndarray, "N S A S"], Float[np.ndarray, "N S A"]]:
+    """The members of the ensemble, checked: the samples themselves, or samples of the posterior.
+
+    `at_least` is the smallest ensemble that serves, and `what` says for whom.
+    """
+    if isinstance(source, MDP):
+        samples = source
+    elif isinstance(source, Posterior):
+        if key is None:
+            raise InputError("a posterior is sampled: give key= (a JAX key or an integer seed)")
+        samples = source.sample(key, checks.whole("num_models", num_models, at_least))
+    else:
+        raise InputError(f"source must be an MDP with a sample axis or a posterior, but it is a {type(source).__name__}")
+    p, r = checks.mdp_arrays(samples)
+    if p.ndim == 3:
+        raise InputError(f"p has shape {p.shape}, one MDP without a sample axis: a variance needs samples, (N, S, A, S)")
+    checks.whole(f"the number of members ({what})", p.shape[0], at_least)
+    if checks.whole("ddof", ddof, 0) >= p.shape[0]:
+        raise InputError(f"ddof must be smaller than the number of members {p.shape[0]}, but it is {ddof}")
+    return p, r
+
+
+def policy_in(
+    source: MDP | Posterior, policy: ArrayLike, num_states: int, num_actions: int
+) -> Float[np.ndarray, "S A"] | Int[np.ndarray, " S"]:
+    """The policy, checked. It may leave out the terminal state of a posterior that has one: nothing depends on it there."""
+    given = checks.number_array("policy", policy)
+    terminal = isinstance(source, TabularPosterior) and source.terminal
+    if terminal and given.ndim > 0 and len(given) == num_states - 1:
+        given = np.concatenate([given, given[:1]])
+    return checks.policy_array(given, num_states, num_actions)

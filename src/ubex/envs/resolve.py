@@ -1,0 +1,72 @@
+"""An environment from its name: one of ours, a Gymnasium id, or `module:thing`.
+
+The thing is an environment, or a function or class that makes one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ubex import imports
+from ubex.envs import ENVS
+from ubex.types import InputError
+
+
+def by_name(name: str, settings: Mapping[str, Any]) -> Any:
+    """An environment of ours, `module:thing`, or a Gymnasium id."""
+    if name in ENVS:
+        return call(name, ENVS[name].make, settings)
+    module, _, thing = name.partition(":")
+    if thing and not registered_form(thing):
+        found = imports.attribute(module, thing)
+        if callable(found) and not isinstance(found, tuple):
+            return call(name, found, settings)
+        if settings:
+            raise InputError(f"{name} is not a class or a function, so it takes no env_args")
+        return found
+    import gymnasium
+
+    from ubex.envs.locomotion import LOCOMOTION, load_pybullet
+
+    if name in LOCOMOTION:
+        return call(name, LOCOMOTION[name].make, settings)
+    if "BulletEnv" in name:
+        with contextlib.suppress(ImportError):  # Gymnasium then says that there is no such environment
+            load_pybullet()
+    try:
+        return gymnasium.make(name, **settings)
+    except (gymnasium.error.Error, ImportError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        if extra := missing_extra(name, reason):
+            raise InputError(f"{name} needs an extra that is not installed: pip install 'ubex[{extra}]' ({reason})") from None
+        if isinstance(error, gymnasium.error.DependencyNotInstalled):
+            raise InputError(f"{name} needs something that is not installed: {reason}") from None
+        choices = ", ".join((*ENVS, *LOCOMOTION))
+        raise InputError(
+            f"unknown environment {name!r}: {reason}; a Gymnasium id, module:Class, or one of: {choices}"
+        ) from None
+    except TypeError as error:
+        raise InputError(f"{name} does not take these env_args: {error}") from None
+
+
+def missing_extra(name: str, reason: str) -> str:
+    """The extra of ubex that an environment lacks, by its name and what Gymnasium says; empty where it is none of ours."""
+    words = f"{name} {reason}".lower()
+    return "pybullet" if "bullet" in words else "mujoco" if "mujoco" in words else ""
+
+
+def registered_form(thing: str) -> bool:
+    """Whether this is the id in Gymnasium's own `module:Name-v0`."""
+    return "-v" in thing
+
+
+def call(name: str, make: Callable[..., Any], settings: Mapping[str, Any]) -> Any:
+    """Makes an environment, with a clear line where the settings do not fit."""
+    try:
+        inspect.signature(make).bind(**settings)
+    except TypeError as error:
+        raise InputError(f"{name} does not take these env_args: {error}") from None
+    return make(**settings)
