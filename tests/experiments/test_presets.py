@@ -20,7 +20,8 @@ from ubex.experiments.deep_sea import DeepSea
 from ubex.experiments.pendulum import Pendulum
 from ubex.experiments.spec import Experiment
 from ubex.runs import pool
-from ubex.runs.store import SPEC, TABLES
+from ubex.runs.folder import TABLES
+from ubex.runs.store import SPEC
 
 KEYS: dict[str, tuple[int, str, list[int], str, list[int]]] = {
     "toy": (6, "cab61cf8ff09383f", [2316460550, 2214463004], "bec694091c16aa5a", [2568361901, 827713191]),
