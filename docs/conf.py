@@ -43,11 +43,14 @@ docs/closed-form
 ```{toctree}
 :hidden:
 :caption: Results
+:glob:
 
 docs/results
 docs/reproduce
 docs/performance
 results/README
+studies/README
+studies/*/README
 ```
 
 ```{toctree}
@@ -75,7 +78,7 @@ ALIASES = ("Array", "ArrayLike", "Callback", "Key", "KeyLike", "Policy", "PRNGKe
 
 project = "ubex"
 root_doc = "README"
-include_patterns = ["*.md", "docs/**", "results/README.md", "examples/README.md"]
+include_patterns = ["*.md", "docs/**", "results/README.md", "studies/**", "examples/README.md"]
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_heading_anchors = 6
 myst_enable_extensions = ["html_image"]
