@@ -48,7 +48,7 @@ test-numbers: setup
 
 test-pybullet: setup
 	@$(BIN)/python tools/install_pybullet.py
-	@$(BIN)/python -m pytest $(PYTEST_ARGS) tests/bullet "tests/test_cli.py::test_every_experiment_has_a_smoke_form[locomotion]"
+	@$(BIN)/python -m pytest $(PYTEST_ARGS) tests/bullet "tests/test_cli.py::test_every_experiment_and_study_has_a_smoke_form[locomotion]"
 
 coverage: setup browser
 	@$(PYTEST) --cov
