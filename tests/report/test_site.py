@@ -137,7 +137,7 @@ def test_code_has_colours_and_names_lead_to_the_reference(visit: Any) -> None:
     colours = page.locator("pre span").evaluate_all("all => all.map((span) => getComputedStyle(span).color)")
     assert len(set(colours)) > 3
     page.get_by_role("link", name="ubex.Agent", exact=True).first.click()
-    assert CALLS in page.url
+    page.wait_for_url(f"**{CALLS}**", wait_until="load")  # the page is long
     text = page.locator("main").inner_text()
     for part in ("value_variance(", "one action for each state (S,)", "Float[ndarray, 'S A']", ">>> ", "agent's settings: a"):
         assert part in text, part
