@@ -14,7 +14,7 @@ from ubex.deep import actor, agents, critics, dynamics, uncertainty
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
 from ubex.deep.methods import DEEP_METHODS
-from ubex.deep.networks import MLP, polyak
+from ubex.deep.networks import MLP
 from ubex.envs.task import Task
 
 KEY = jax.random.key(0)
@@ -83,7 +83,7 @@ def test_the_targets_follow_by_polyak() -> None:
     first, last, _ = rounds(config(method="sac", critic_rate=1e-2))
     again = [first.critics_target]
     for agent in trail(config(method="sac", critic_rate=1e-2)):
-        again.append(polyak(again[-1], agent.critics, 0.005))
+        again.append(jax.tree.map(lambda old, new: 0.995 * old + 0.005 * new, again[-1], agent.critics))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), again[-1], last.critics_target)
 
 
@@ -204,3 +204,16 @@ def test_the_precisions_tell_nearly_equal_models_apart(precision: str) -> None:
     assert 0.0 < float(jnp.mean(single.w)) < 1.0
     for a, b in zip(single, double, strict=True):
         assert np.linalg.norm(np.asarray(a, np.float64) - b) < 0.01 * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("size", [1e-12, 1.0, 1e6])
+def test_slopes_of_any_size_survive_rounding_to_sixteen_bits(size: float) -> None:
+    network = critics.init(config(critic_hidden=(64, 64)), KEY, TASK)
+    x, error = jax.random.normal(KEY, (2, 16, 3)), jax.random.normal(jax.random.key(1), (2, 16))
+    found = {}
+    for precision in ("float32", "halves"):
+        settings = config(critic_hidden=(64, 64), precision=precision)
+        outputs = lambda nets: critics.own_values(nets, x[..., :2], x[..., 2:])  # noqa: E731
+        found[precision] = agents.fitted_to(settings, outputs, lambda values: size * jnp.sum(values * error), network)[1]
+    for ours, true in zip(jax.tree.leaves(found["halves"]), jax.tree.leaves(found["float32"]), strict=True):
+        assert float(jnp.linalg.norm(ours - true)) < 5e-3 * float(jnp.linalg.norm(true))

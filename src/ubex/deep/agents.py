@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +23,7 @@ from ubex.deep import uncertainty
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics
-from ubex.deep.networks import MLP, descend, polyak
+from ubex.deep.networks import MLP, descend, sixteen_bits
 from ubex.envs.task import Task
 from ubex.keys import named
 from ubex.types import Key
@@ -79,12 +80,27 @@ def precision(config: DeepConfig) -> contextlib.AbstractContextManager[None]:
 
 
 def training_precision(config: DeepConfig) -> contextlib.AbstractContextManager[None]:
-    """The precision of what is differentiated, and of its targets: with `halves`, TF32, whose error is far below the noise of
-    a batch. The uncertainties, which are small differences, are not computed with it."""
-    context: contextlib.AbstractContextManager[None] = jax.default_matmul_precision(
-        "highest" if config.precision == "float32" else "tensorfloat32"
-    )
-    return context
+    """The precision of what is differentiated, and of its targets: with `halves`, factors of eleven bits, whose error is far
+    below the noise of a batch. The uncertainties, which are small differences, are not computed with it."""
+    return sixteen_bits() if config.precision == "halves" else precision(config)
+
+
+def fitted_to(
+    config: DeepConfig, outputs: Callable[[MLP], Array], loss: Callable[[Array], Float[Array, ""]], network: MLP
+) -> tuple[Float[Array, ""], MLP]:
+    """The loss of a network's outputs, and its gradient with respect to the network's weights.
+
+    Where factors are rounded to float16, the slopes of the loss are first scaled to 1, so that none is out of its range.
+    """
+    with training_precision(config):
+        said, back = jax.vjp(outputs, network)
+        value, slope = jax.value_and_grad(loss)(said)
+        if config.precision != "halves":
+            return value, back(slope)[0]
+        most = jnp.max(jnp.abs(slope))
+        scale = jnp.where(most > 0.0, most, 1.0)
+        gradient: MLP = jax.tree.map(lambda x: scale * x, back(slope / scale)[0])
+        return value, gradient
 
 
 def init(config: DeepConfig, key: Key, task: Task) -> Agent:
@@ -196,11 +212,21 @@ def gradient_round(
             later = uncertainty.variance(config, unet_target, shared.next_observation, after)
             later = jnp.minimum(later, largest_variance(*bounds))
             goal = uncertainty.targets(config, local, shared, later)
-            u_loss, gradient = jax.value_and_grad(lambda net: uncertainty.loss(config, net, shared, goal))(unet)
+        u_loss, gradient = fitted_to(
+            config,
+            lambda net: uncertainty.raw(net, shared.observation, shared.action),
+            lambda before: uncertainty.loss(config, before, goal),
+            unet,
+        )
         unet, unet_state = descend(optimisers.unet, gradient, unet_state, unet)
     with training_precision(config):
         observation, action, goal = critic_targets(config, noise.critics, agent, shared, own, alpha, bounds)
-        critic_loss, gradient = jax.value_and_grad(critic.loss)(agent.critics, observation, action, goal)
+    critic_loss, gradient = fitted_to(
+        config,
+        lambda nets: critic.own_values(nets, observation, action),
+        lambda values: critic.loss(values, goal),
+        agent.critics,
+    )
     critics, critics_state = descend(optimisers.critics, gradient, state.critics, agent.critics)
 
     def actor_loss(actor: MLP) -> tuple[Float[Array, ""], tuple[policy.Sampled, Opinion]]:
@@ -217,9 +243,9 @@ def gradient_round(
     moved = Agent(
         actor,
         critics,
-        polyak(agent.critics_target, critics, config.polyak),
+        optax.incremental_update(critics, agent.critics_target, config.polyak),
         unet,
-        None if unet is None or unet_target is None else polyak(unet_target, unet, config.polyak),
+        optax.incremental_update(unet, unet_target, config.polyak),
         log_alpha,
         Networks(actor_state, critics_state, unet_state, alpha_state),
     )

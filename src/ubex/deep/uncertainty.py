@@ -177,8 +177,10 @@ def targets(config: DeepConfig, local: Local, batch: Batch, next_variance: Float
     return ube.uncertainty_reward(local.u + (1.0 - batch.terminated) * next_variance, local.reward_variance, config.discount)
 
 
-def loss(config: DeepConfig, unet: MLP, batch: Batch, target: Float[Array, " B"]) -> Float[Array, ""]:
-    """Squared uncertainty Bellman error with the penalty that keeps the network from collapsing (eq. loss_u)."""
-    before = raw(unet, batch.observation, batch.action)
+def loss(config: DeepConfig, before: Float[Array, " B"], target: Float[Array, " B"]) -> Float[Array, ""]:
+    """Squared uncertainty Bellman error with the penalty that keeps the network from collapsing (eq. loss_u).
+
+    `before` is the network's output before softplus.
+    """
     error = target - jax.nn.softplus(before) - config.floor
     return jnp.sum(error**2) + config.regularisation * jnp.sum(jax.nn.relu(config.floor - before) ** 2)
