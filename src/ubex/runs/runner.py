@@ -37,7 +37,7 @@ VERSIONS = ("jax", "jaxlib", "numpy", "scipy", "pandas")
 
 @dataclass(frozen=True)
 class Options:
-    """How to run, as against what."""
+    """How to run an experiment, not what to run."""
 
     backend: str = "local"
     """Where the cells are run: local or ray."""
