@@ -16,12 +16,13 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from ubex.deep import actor as policy
 from ubex.deep import agents, dynamics, rollout, termination
-from ubex.deep.agents import Agent, Info, draw_noise, gradient_round
+from ubex.deep.agents import Agent, Info
 from ubex.deep.buffer import Batch, ModelBuffer, below, pick, unpack
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, Fitted
 from ubex.deep.networks import MLP, halved
 from ubex.deep.rollout import Outlook
+from ubex.deep.round import draw_noise, gradient_round
 from ubex.deep.termination import Termination
 from ubex.envs.task import Task
 from ubex.keys import named
