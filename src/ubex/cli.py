@@ -254,8 +254,8 @@ class EvaluateOptions:
 
 def evaluate_command(arguments: list[str]) -> int:
     """returns of trained deep agents with their mean actions: `ubex evaluate DIR --episodes 10 [--video]`"""
-    from ubex.agent import Agent
     from ubex.experiments.train_deep import AGENT_FILE
+    from ubex.learn.agent import Agent
     from ubex.runs.store import ARTIFACTS, write_atomically
 
     options = parse(EvaluateOptions, arguments, "ubex evaluate")

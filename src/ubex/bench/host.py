@@ -11,8 +11,8 @@ from typing import Any
 import jax
 
 from ubex import checks
-from ubex.agent import Agent
 from ubex.deep.methods import DEEP_METHODS
+from ubex.learn.agent import Agent
 from ubex.types import InputError
 
 MOST_REST = 0.15
@@ -62,8 +62,7 @@ def measure(settings: Host, method: str) -> dict[str, Any]:
     """One agent: seconds of the steps after everything is compiled, by what they were spent on; retraining is among them."""
     agent = Agent(method, settings.env, preset=settings.preset, **settings.changes())
     first = agent.config.initial_steps + agent.config.retrain_every
-    loop = agent._deep("bench").loop
-    loop._make_room(first + settings.steps)  # programs are compiled for all steps at once
+    agent.restore(agent.state._replace(capacity=first + settings.steps))  # programs are compiled for all steps at once
     agent.learn(first)
     before, start = agent.spent, time.perf_counter()
     agent.learn(settings.steps)

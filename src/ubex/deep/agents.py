@@ -37,7 +37,7 @@ class Networks(NamedTuple):
     log_alpha: Any
 
 
-class Agent(NamedTuple):
+class AgentState(NamedTuple):
     """Everything that gradient rounds change."""
 
     actor: MLP
@@ -87,7 +87,7 @@ def training_precision(config: DeepConfig) -> contextlib.AbstractContextManager[
     return context
 
 
-def init(config: DeepConfig, key: Key, task: Task) -> Agent:
+def init(config: DeepConfig, key: Key, task: Task) -> AgentState:
     """An untrained agent."""
     actor = policy.init(named(key, "actor"), task.observation_size, task.action_size, config.actor_hidden)
     critics = critic.init(config, named(key, "critics"), task)
@@ -100,7 +100,7 @@ def init(config: DeepConfig, key: Key, task: Task) -> Agent:
         None if unet is None else rates.unet.init(unet),
         rates.log_alpha.init(log_alpha),
     )
-    return Agent(actor, critics, critics, unet, unet, log_alpha, state)
+    return AgentState(actor, critics, critics, unet, unet, log_alpha, state)
 
 
 def _optimisers(config: DeepConfig) -> Networks:
@@ -172,11 +172,11 @@ def gradient_round(
     config: DeepConfig,
     task: Task,
     noise: Noise,
-    agent: Agent,
+    agent: AgentState,
     dynamics: Dynamics | None,
     shared: Batch,
     own: Batch,
-) -> tuple[Agent, Info]:
+) -> tuple[AgentState, Info]:
     """One update of everything.
 
     `shared` is a batch of the model-randomised buffer (of the environment's transitions for `sac`); `own` has one of each
@@ -214,7 +214,7 @@ def gradient_round(
     entropy = -float(task.action_size) if config.target_entropy is None else config.target_entropy
     gradient = jax.grad(policy.temperature_loss)(agent.log_alpha, sampled.log_prob, entropy)
     log_alpha, alpha_state = descend(optimisers.log_alpha, gradient, state.log_alpha, agent.log_alpha)
-    moved = Agent(
+    moved = AgentState(
         actor,
         critics,
         polyak(agent.critics_target, critics, config.polyak),
@@ -265,7 +265,7 @@ def largest_variance(low: Float[Array, ""], high: Float[Array, ""]) -> Float[Arr
 def critic_targets(
     config: DeepConfig,
     noise: Float[Array, "M B A"],
-    agent: Agent,
+    agent: AgentState,
     shared: Batch,
     own: Batch,
     alpha: Float[Array, ""],

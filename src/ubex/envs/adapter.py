@@ -37,7 +37,7 @@ class Moved(NamedTuple):
     """The time limit cut the episode off, which is not termination: the value of what follows still counts."""
 
 
-class World(NamedTuple):
+class HostedEnv(NamedTuple):
     """A checked environment. Its own state lives inside `env`, where nothing can save it."""
 
     env: Any
@@ -105,7 +105,7 @@ class World(NamedTuple):
         return observation.copy()  # some environments write into the array that they gave
 
 
-def world(env: Any, horizon: int | None = None, terminates: Any = None, reward: Any = None) -> World:
+def hosted(env: Any, horizon: int | None = None, terminates: Any = None, reward: Any = None) -> HostedEnv:
     """An environment after every check. `terminates` is a JAX function of (observation, action in its bounds, next
     observation); None means never. `reward` is another one; None means that it is not known.
 
@@ -149,7 +149,7 @@ def world(env: Any, horizon: int | None = None, terminates: Any = None, reward: 
         _check_function("reward", reward, size, len(low), "f", "one float32 number")
         known = in_bounds(reward, *bounds)
     rewards = own.env.reward_range if isinstance(own, GymContinuous) else None
-    return World(env, name, low, high, acted.dtype, horizon, Task(size, len(low), inside, known, rewards))
+    return HostedEnv(env, name, low, high, acted.dtype, horizon, Task(size, len(low), inside, known, rewards))
 
 
 def knows_its_ends(env: Any) -> bool:

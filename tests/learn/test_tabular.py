@@ -14,9 +14,10 @@ import pytest
 from gymnasium import spaces
 
 import ubex
-from ubex import cli, training
+from ubex import cli
 from ubex.envs import resolve
 from ubex.envs.base import TabularEnv
+from ubex.learn import tabular
 from ubex.tabular import agents, belief
 from ubex.tabular.host import HostEnv
 
@@ -62,7 +63,7 @@ def test_what_was_learned_is_a_posterior() -> None:
     """Its moments are those that the agent plans with, and its samples have them; settings of rewards are not forgotten."""
     settings = {"reward_precision": 2.0, "noise_precision": 3.0, "repeats": 2}
     result = ubex.train("n-room", "psrl", episodes=5, key=1, env_args={"rooms": 2}, **settings)
-    config = training.agent_config("closed-form", settings)
+    config = tabular.agent_config("closed-form", settings)
     with jax.enable_x64(True):
         reward, deviation = belief.reward_posterior(result.belief, 2.0, 3.0)
         mean = belief.mean_model(result.belief, reward)
@@ -95,11 +96,11 @@ def test_what_an_environment_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    assert isinstance(training.environment("my_worlds:pair"), TabularEnv)
-    assert training.environment("my_worlds:make", env_args={"size": 4}).num_states == 16
-    assert training.environment("seven-room", horizon=7).horizon == 7  # type: ignore[union-attr]
-    assert isinstance(training.environment("FrozenLake-v1"), HostEnv)
-    assert isinstance(training.environment("ubex/DeepSea-v0", env_args={"size": 3}), HostEnv)
+    assert isinstance(tabular.environment("my_worlds:pair"), TabularEnv)
+    assert tabular.environment("my_worlds:make", env_args={"size": 4}).num_states == 16
+    assert tabular.environment("seven-room", horizon=7).horizon == 7  # type: ignore[union-attr]
+    assert isinstance(tabular.environment("FrozenLake-v1"), HostEnv)
+    assert isinstance(tabular.environment("ubex/DeepSea-v0", env_args={"size": 3}), HostEnv)
 
 
 @pytest.mark.parametrize(
