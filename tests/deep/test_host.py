@@ -15,7 +15,7 @@ from deep.tiny import LINE, config, drifting
 from ubex.deep import host, loop
 from ubex.deep.buffer import unpack
 from ubex.deep.config import DeepConfig
-from ubex.envs.adapter import HostedEnv, Moved, hosted
+from ubex.envs.adapter import Episode, HostedEnv, Moved, hosted
 from ubex.envs.continuous import ContinuousEnv
 from ubex.envs.task import never
 from ubex.runs import checkpoint
@@ -59,8 +59,9 @@ class Going:
     """A loop and where it is, for tests that stop and look."""
 
     def __init__(self, settings: DeepConfig, env: HostedEnv, state: host.HostState) -> None:
-        self.loop, self.now = host.HostLoop(settings, env), host.restore(state)
-        self.seen = list[host.Episode]()
+        self.loop = host.HostLoop(settings, env)
+        self.now = self.loop.restore(state)
+        self.seen = list[Episode]()
 
     @property
     def state(self) -> host.HostState:
@@ -91,19 +92,19 @@ def test_it_is_the_compiled_loop() -> None:
     for index in range(2):
         seeds, buffers, _ = loop.advance(settings, drifting(), keys, seeds, buffers, index)
     assert run.state.termination is None, "the environment knows where it ends"
-    close(host.kept(run.now).data, seeds.data[0])
+    close(run.loop.kept(run.now).data, seeds.data[0])
     close((run.state.agent, run.state.dynamics), jax.tree.map(lambda x: x[0], (seeds.agent, seeds.dynamics)))
     seen = run.seen
     assert [(episode.number, episode.step, episode.length) for episode in seen] == [(i, 10 * (i + 1), 10) for i in range(4)]
     assert seen[0].reward == pytest.approx(float(run.state.data[:10, 2].sum()), rel=1e-4)
-    assert seen[3].info is None
+    assert seen[3].losses == {}
     assert run.now.fitted is not None
     assert min(run.loop.clock.spent) > 0.0
 
 
 def through_a_file(run: Going, settings: DeepConfig, env: HostedEnv) -> Going:
     """The run as another process finds it."""
-    state = host.kept(run.now)
+    state = run.loop.kept(run.now)
     known = [one.termination is not None for one in state.refills]
     like = host.begin(settings, LINE, jax.random.key(0), state.step, state.termination is not None, known)
     return Going(settings, env, checkpoint.unpack(checkpoint.pack(state.step, state, {}), like, Path())[1])
@@ -121,12 +122,12 @@ def test_a_run_that_was_stopped_goes_on_to_the_last_bit(method: str, retain: int
     run = Going(settings, whole._replace(env=Breaking(whole.env, 46)), start)
     with pytest.raises(InputError, match="shaken failed at step 46: OSError: cable"):
         run.to(STEPS)
-    assert (run.state.step, host.kept(run.now).data.shape[0], run.state.elapsed) == (46, 46, 6)
+    assert (run.state.step, run.loop.kept(run.now).data.shape[0], run.state.elapsed) == (46, 46, 6)
     assert np.isnan(run.state.pending).any() == (method == "sac"), "with a model, the rounds were made before the step"
     again = through_a_file(run, settings, hosted(shaken())).to(STEPS)
     assert again.now.fitted is None, "within a segment the models are those of its start"
     assert (again.state.termination is None, again.now.ends) == (method == "sac", None), "nothing ended: nothing was learned"
-    for mine, whole_run in zip(*(jax.tree.leaves(host.kept(one.now)) for one in (again, straight)), strict=True):
+    for mine, whole_run in zip(*(jax.tree.leaves(one.loop.kept(one.now)) for one in (again, straight)), strict=True):
         if not isinstance(mine, jax.Array) or not jnp.issubdtype(mine.dtype, jax.dtypes.prng_key):
             np.testing.assert_array_equal(np.asarray(mine), np.asarray(whole_run))
 
@@ -136,7 +137,7 @@ def test_an_interrupt_while_the_agent_is_used_up_costs_a_segment() -> None:
     sound = run.now.sound
     assert sound is not None
     run.state.agent.log_alpha.delete()  # as gradient rounds do, whose answer never came
-    assert host.kept(run.now).step == sound.step == 44
+    assert run.loop.kept(run.now).step == sound.step == 44
     assert run.to(STEPS).state.step == STEPS
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ import jax
 from ubex import checks
 from ubex.deep.methods import DEEP_METHODS
 from ubex.learn.agent import Agent
-from ubex.types import InputError
 
 MOST_REST = 0.15
 """Share of a step that may be spent outside the environment and the device."""
@@ -39,15 +37,11 @@ class Host:
         for method in self.methods:
             checks.one_of("method", method, DEEP_METHODS)
         checks.whole("steps", self.steps, 1)
-        if not isinstance(self.changes(), dict):
-            raise InputError(f"settings must be a JSON object, but it is {self.settings!r}")
+        self.changes()
 
-    def changes(self) -> Any:
+    def changes(self) -> dict[str, Any]:
         """The other settings."""
-        try:
-            return json.loads(self.settings)
-        except json.JSONDecodeError:
-            return None
+        return checks.json_object("settings", self.settings)
 
     def __call__(self, say: Callable[[str], None]) -> dict[str, Any]:
         """All measurements, one after the other."""

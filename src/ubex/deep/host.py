@@ -14,7 +14,7 @@ import functools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ from ubex.deep.dynamics import Dynamics, Fitted
 from ubex.deep.refills import Refill
 from ubex.deep.rollout import Outlook
 from ubex.deep.termination import Termination
-from ubex.envs.adapter import HostedEnv, Moved
+from ubex.envs.adapter import Episode, HostedEnv, Moved
 from ubex.envs.task import Task
 from ubex.keys import named
 from ubex.types import InputError, Key
@@ -101,20 +101,6 @@ class HostRun(NamedTuple):
     """Where to go back to at a loss that is not finite."""
 
 
-class Episode(NamedTuple):
-    """A finished episode."""
-
-    number: int
-    """Counted from 0."""
-    step: int
-    """Steps in the environment so far."""
-    reward: float
-    """Its return, undiscounted."""
-    length: int
-    info: Info | None
-    """The last gradient rounds; None before training."""
-
-
 def begin(
     config: DeepConfig,
     task: Task,
@@ -146,29 +132,35 @@ def no_action(task: Task) -> Float[np.ndarray, " A"]:
     return np.full(task.action_size, np.nan, np.float32)
 
 
-def restore(state: HostState) -> HostRun:
-    """A run that goes on from a state. Rounds use their arguments up, and targets start as the same arrays: so a copy."""
-    return HostRun(state._replace(agent=steps.copied(state.agent)))
-
-
-def whole(run: HostRun) -> HostRun:
-    """The run, or the last sound state where an interrupt came while the agent was being used up."""
-    return restore(run.sound) if run.sound is not None and run.state.agent.log_alpha.is_deleted() else run
-
-
-def kept(run: HostRun) -> HostState:
-    """What a checkpoint holds."""
-    state = whole(run).state
-    return state._replace(data=state.data[: state.step])
-
-
 @dataclass(frozen=True)
 class HostLoop:
     """The loop of one agent on one environment: functions of a run, which use up what they are given."""
 
     config: DeepConfig
     env: HostedEnv
-    clock: Clock = field(default_factory=Clock)
+    clock: Clock = field(default_factory=Clock, kw_only=True)
+
+    def done(self, run: HostRun) -> int:
+        """Steps."""
+        return run.state.step
+
+    def restore(self, kept: HostState) -> HostRun:
+        """A run that goes on. Rounds use their arguments up, and targets start as the same arrays: so it has a copy."""
+        return HostRun(kept._replace(agent=steps.copied(kept.agent)))
+
+    def whole(self, run: HostRun) -> HostRun:
+        """The run, or the last sound state where an interrupt came while the agent was being used up."""
+        return self.restore(run.sound) if run.sound is not None and run.state.agent.log_alpha.is_deleted() else run
+
+    def kept(self, run: HostRun) -> HostState:
+        """What a checkpoint holds: no free places."""
+        state = self.whole(run).state
+        return state._replace(data=state.data[: state.step])
+
+    def notes(self, run: HostRun) -> dict[str, Any]:
+        """Transitions, and for every retraining whose rollouts are held whether a termination had been seen."""
+        state = self.whole(run).state
+        return {"rows": state.step, "refills": [one.termination is not None for one in state.refills]}
 
     def ready(self, run: HostRun, goal: int) -> HostRun:
         """A run that is about to go on to step `goal`; its episode is made again, since others may have used the environment.
@@ -176,7 +168,7 @@ class HostLoop:
         Programs are compiled for a capacity: it is fixed while a run lasts, and at least doubled by a longer one.
         """
         self.clock.start()
-        run = whole(run)
+        run = self.whole(run)
         state, buffers = run.state, run.buffers
         room, capacity = state.data, state.capacity if goal <= state.capacity else max(goal, 2 * state.capacity)
         if room.shape[0] < capacity:
@@ -282,8 +274,9 @@ class HostLoop:
             return self._back(run, error)
         if not over:
             return run, None
-        info = None if run.last is None else run.last.info
-        ended = Episode(state.episodes, run.state.step, run.total, run.state.elapsed, info)
+        losses = {} if run.last is None else {name: float(loss) for name, loss in run.last.info._asdict().items()}
+        known = {name: loss for name, loss in losses.items() if not np.isnan(loss)}
+        ended = Episode(run.state.step, state.episodes, run.total, run.state.elapsed, known)
         return run._replace(state=run.state._replace(elapsed=0, episodes=state.episodes + 1), observation=None), ended
 
     def _record(
@@ -306,8 +299,7 @@ class HostLoop:
         assert model is not None
         refill = functools.partial(self._refill, state.key, data)
         if buffers is None:
-            one, number_of = empty(self.config, state.data.shape[1]), self.config.num_buffers
-            blank: ModelBuffer = jax.tree.map(lambda x: jnp.zeros((number_of, *x.shape), x.dtype), one)
+            blank = empty(self.config, state.data.shape[1], (self.config.num_buffers,))
             buffers = refills.again(state.refills, blank, refill)
         if number == 0:
             model, fitted = steps.fit(self.config, task, state.key, model, data, place)
@@ -362,7 +354,7 @@ class HostLoop:
         """The run as it was when its numbers were sound, and why."""
         if run.sound is None:
             return run, FloatingPointError(why)
-        return restore(run.sound), FloatingPointError(f"{why}; the agent is kept as it was at step {run.sound.step}")
+        return self.restore(run.sound), FloatingPointError(f"{why}; the agent is kept as it was at step {run.sound.step}")
 
 
 def seed_of(state: HostState) -> int:

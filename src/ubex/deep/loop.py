@@ -114,9 +114,7 @@ def _first_steps(
 
 def begin_buffers(config: DeepConfig, env: ContinuousEnv, seeds: int) -> ModelBuffer:
     """Model-generated buffers before the first rollouts: seeds x buffers."""
-    one = empty(config, width(env.observation_size, env.action_size))
-    leading = (seeds, config.num_buffers)
-    return ModelBuffer(jnp.zeros((*leading, *one.rows.shape), jnp.float32), jnp.zeros(leading, jnp.int32))
+    return empty(config, width(env.observation_size, env.action_size), (seeds, config.num_buffers))
 
 
 @functools.partial(jax.jit, static_argnames=("config", "env"))

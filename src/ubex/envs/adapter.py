@@ -6,7 +6,7 @@ Agents act in [-1, 1] and compute in float32; what the environment says is check
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -35,6 +35,20 @@ class Moved(NamedTuple):
     terminated: bool
     truncated: bool
     """The time limit cut the episode off, which is not termination: the value of what follows still counts."""
+
+
+class Episode(NamedTuple):
+    """A finished episode of training, whatever kind of agent made it."""
+
+    step: int
+    """Steps in the environment so far."""
+    number: int
+    """Counted from 0."""
+    reward: float
+    """Its return, undiscounted."""
+    length: int
+    losses: Mapping[str, float]
+    """Of the last gradient rounds; empty before training."""
 
 
 class HostedEnv(NamedTuple):

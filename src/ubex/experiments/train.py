@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,9 +14,7 @@ from ubex.experiments.exploration import value_and_error
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, Table
 from ubex.learn import driver, tabular
 from ubex.runs import metrics
-from ubex.types import InputError
 
-EXAMPLE = """'{"size": 20}'"""
 BLOCK = 25
 """Episodes between two checkpoints."""
 
@@ -70,13 +67,7 @@ class Train(Experiment):
 
     def make(self) -> Any:
         """The environment."""
-        try:
-            arguments = json.loads(self.env_args)
-        except json.JSONDecodeError:
-            arguments = None
-        if not isinstance(arguments, dict):
-            raise InputError(f"env_args must be a JSON object, such as {EXAMPLE}, but it is {self.env_args!r}")
-        return tabular.environment(self.env, self.horizon, arguments)
+        return tabular.environment(self.env, self.horizon, checks.json_object("env_args", self.env_args))
 
     def cells(self) -> Sequence[Cell]:
         """The one cell."""

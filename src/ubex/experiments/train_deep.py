@@ -15,11 +15,11 @@ from ubex import checks, imports
 from ubex.callbacks import Evaluate
 from ubex.deep.host import HostRun
 from ubex.deep.presets import GYMNASIUM as PRESETS
+from ubex.envs.adapter import Episode
 from ubex.experiments.exploration import value_and_error
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, SeedError, Table
 from ubex.learn import driver
 from ubex.learn.agent import Agent
-from ubex.learn.backend import Finished
 from ubex.learn.deep_agent import LEARNED, NONE
 from ubex.runs import metrics
 from ubex.types import InputError, KeyLike
@@ -86,14 +86,7 @@ class TrainDeep(Experiment):
 
     def parsed(self, name: str) -> dict[str, Any]:
         """A field that holds a JSON object."""
-        text = getattr(self, name)
-        try:
-            found = json.loads(text)
-        except json.JSONDecodeError:
-            found = None
-        if not isinstance(found, dict):
-            raise InputError(f"{name} must be a JSON object, such as '{{\"a\": 20}}', but it is {text!r}")
-        return found
+        return checks.json_object(name, getattr(self, name))
 
     def make(self, key: KeyLike = 0) -> Agent:
         """The agent with its environment."""
@@ -131,7 +124,7 @@ class TrainDeep(Experiment):
             self.evaluate_every, self.evaluation_episodes, then=lambda info: evaluations.append((info.step, info.reward))
         )
 
-        def record(state: HostRun, episode: Finished) -> tuple[driver.Rows, bool]:
+        def record(state: HostRun, episode: Episode) -> tuple[driver.Rows, bool]:
             agent.follow(state)
             evaluations.clear()
             evaluate(agent.info(episode, self.steps))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,16 +15,21 @@ import numpy as np
 
 from ubex import checks
 from ubex.callbacks import Callback, Checkpoint, Info
+from ubex.envs.adapter import Episode
 from ubex.envs.resolve import by_name
 from ubex.keys import as_key, named
 from ubex.learn import driver, tabular_agent
-from ubex.learn.backend import Backend, Finished, Map, Origin
+from ubex.learn.driver import Learner
+from ubex.learn.tabular_agent import TabularBackend
 from ubex.runs import checkpoint
 from ubex.runs.store import storage, write_atomically
 from ubex.types import InputError, KeyLike
 
 if TYPE_CHECKING:
     from ubex.deep.clock import Shares
+    from ubex.learn.deep_agent import DeepBackend
+
+    Backend: TypeAlias = TabularBackend | DeepBackend
 
 __all__ = ["Agent", "Map"]
 
@@ -32,6 +37,25 @@ FORMAT = 3
 """Of saved agents."""
 POINTS = 41
 """Places along each axis of a map."""
+
+
+class Map(NamedTuple):
+    """What an agent holds of many places at once."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+    """NaN for agents that have none."""
+    axes: tuple[np.ndarray, ...]
+    """Where: two axes of observations that were chosen, or none where the places were given, or are all states and actions."""
+
+
+class Origin(NamedTuple):
+    """How an environment can be made again."""
+
+    env: str | None
+    """Its name; None where the environment itself was given."""
+    env_args: Mapping[str, Any]
+    horizon: int | None
 
 
 class Agent:
@@ -75,12 +99,13 @@ class Agent:
                 if value != default:
                     where = given or type(env).__name__
                     raise InputError(f"{name} is for deep agents, but {where} is tabular (on the command line: --episodes)")
-            backend: Backend = tabular_agent.create(method, env, as_key(key), horizon, settings)
+            backend: Any = tabular_agent.create(method, env, as_key(key), horizon, settings)
         else:
             from ubex.learn import deep_agent  # here, because it takes as long to import as the rest of ubex
 
             backend = deep_agent.create(method, env, as_key(key), preset, horizon, termination, reward, settings)
-        self._backend, self._run = backend, backend.restore(backend.blank({}))
+        self._backend: Backend = backend
+        self.restore(backend.blank({}))
 
     def __repr__(self) -> str:
         """What it is and how far it got."""
@@ -104,7 +129,8 @@ class Agent:
     @property
     def episodes(self) -> int:
         """Finished episodes of training."""
-        return self._backend.episodes(self._run)
+        episodes: int = self.state.episodes
+        return episodes
 
     @property
     def env(self) -> Any:
@@ -114,10 +140,9 @@ class Agent:
     @property
     def spent(self) -> Shares:
         """Seconds of a deep agent's `learn` in the environment, waiting for the device, and in the rest."""
-        if self.kind != "deep":
+        if isinstance(self._backend, TabularBackend):
             raise InputError("tabular agents have no `spent`")
-        spent: Shares = self._backend.clock.spent  # type: ignore[attr-defined]
-        return spent
+        return self._backend.clock.spent
 
     @property
     def state(self) -> Any:
@@ -125,25 +150,17 @@ class Agent:
         return self._backend.kept(self._run)
 
     @property
-    def backend(self) -> Backend:
+    def backend(self) -> Learner[Any, Episode]:
         """What learns, for `driver.run`."""
         return self._backend
 
     def follow(self, run: Any) -> None:
         """Takes over the state of a run of its backend."""
-        self._run = run
-
-    def shapes(self) -> dict[str, Any]:
-        """What the shapes of the state depend on, for `blank`."""
-        return self._backend.notes(self._run)
-
-    def blank(self, shapes: Mapping[str, Any]) -> Any:
-        """An untrained state of these shapes: what `runs/checkpoint.py` needs to read one."""
-        return self._backend.blank(shapes)
+        self._run: Any = run
 
     def restore(self, state: Any) -> None:
         """Takes over what was learned before."""
-        self._run = self._backend.restore(state)
+        self.follow(self._backend.restore(state))
 
     def learn(
         self,
@@ -164,9 +181,8 @@ class Agent:
         goal = self.steps + steps
         called = listed(callback)
         self._need_env()
-        self._backend.check()
 
-        def see(run: Any, episode: Finished | None) -> bool:
+        def see(run: Any, episode: Episode | None) -> bool:
             self.follow(run)
             if episode is None:
                 return True
@@ -175,14 +191,14 @@ class Agent:
             return not any(answer is False for answer in said)
 
         try:
-            driver.advance(self._backend, self._run, goal, see)
+            driver.advance(self.backend, self._run, goal, see)
         finally:
             for one in called:
                 if isinstance(one, Checkpoint):
                     one.save(self)
         return self
 
-    def info(self, episode: Finished, goal: int) -> Info:
+    def info(self, episode: Episode, goal: int) -> Info:
         """What callbacks are told of an episode."""
         return Info(self, "episode", episode.step, goal, episode.number, episode.reward, episode.length, episode.losses)
 
@@ -211,7 +227,7 @@ class Agent:
         Of a tabular agent for all states and actions. Of a deep one at the agent's own actions: for given observations of any
         leading shape, or on a grid over two axes of the observations seen so far, the others at their median.
         """
-        return self._backend.uncertainty_map(self._run, observations, axes, checks.whole("points", points, 2))
+        return Map(*self._backend.uncertainty_map(self._run, observations, axes, checks.whole("points", points, 2)))
 
     def evaluate(
         self, episodes: int = 10, env: Any = None, deterministic: bool = True, seed: int | None = None, watch: Any = None
@@ -273,7 +289,7 @@ class Agent:
             from ubex.learn import deep_agent
 
             agent._backend = deep_agent.from_file(notes, agent._origin.horizon, termination, reward)
-        agent.restore(checkpoint.unpack(payload, agent.blank(notes), file)[1])
+        agent.restore(checkpoint.unpack(payload, agent._backend.blank(notes), file)[1])
         if env is not None:
             agent._attach(env)
         return agent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int, PRNGKeyArray, Shaped
@@ -35,8 +35,6 @@ class SegmentState(NamedTuple):
 @dataclass(frozen=True)
 class SegmentLearner(Learner[SegmentState, Segment]):
     """A deep agent; an episode is one segment with an evaluation after it."""
-
-    unit: ClassVar[str] = "episode"
 
     config: DeepConfig
     env: ContinuousEnv

@@ -18,16 +18,15 @@ from jaxtyping import Array, Float
 from ubex import checks
 from ubex.deep import actor as policy
 from ubex.deep import agents, host
-from ubex.deep.clock import Clock
 from ubex.deep.config import DeepConfig
-from ubex.deep.host import Episode, HostLoop, HostRun, HostState
+from ubex.deep.host import HostLoop, HostRun, HostState
 from ubex.deep.networks import MLP
 from ubex.deep.presets import AUTO, GYMNASIUM, chosen, reason
 from ubex.envs import adapter
-from ubex.envs.adapter import HostedEnv
+from ubex.envs.adapter import Episode, HostedEnv
 from ubex.envs.task import Task, never
 from ubex.keys import named
-from ubex.learn.backend import Backend, Finished, Map
+from ubex.learn.driver import Learner
 from ubex.types import InputError, Key
 
 LOG = logging.getLogger("ubex")
@@ -43,13 +42,12 @@ class Functions(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DeepBackend(Backend):
+class DeepBackend(HostLoop, Learner[HostRun, Episode]):
     """A deep agent and its environment."""
 
+    unit: ClassVar[str] = "step"
     kind: ClassVar[str] = "deep"
 
-    config: DeepConfig
-    env: HostedEnv
     key: Key
     """Of a new agent."""
     termination: str
@@ -58,17 +56,11 @@ class DeepBackend(Backend):
     """learned, or a function."""
     functions: Functions
     """Those that somebody gave."""
-    clock: Clock = field(default_factory=Clock)
     draws: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     """Numbers of the sampled actions that were asked for."""
 
     @property
-    def loop(self) -> HostLoop:
-        """What learns."""
-        return HostLoop(self.config, self.env, self.clock)
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:
         """Of the environment."""
         return self.env.name
 
@@ -77,44 +69,10 @@ class DeepBackend(Backend):
         """The environment; None where there is none."""
         return self.env.env
 
-    def done(self, state: HostRun) -> int:
-        """Steps."""
-        return state.state.step
-
-    def episodes(self, state: HostRun) -> int:
-        """Finished episodes."""
-        return state.state.episodes
-
     def blank(self, notes: Mapping[str, Any]) -> HostState:
         """An untrained state with as many transitions as the notes say."""
         rows, known = int(notes.get("rows", 0)), notes.get("refills", ())
         return host.begin(self.config, self.env.task, self.key, rows, self.termination == LEARNED, known)
-
-    def notes(self, state: HostRun) -> dict[str, Any]:
-        """Transitions, and for every retraining whose rollouts are held whether a termination had been seen."""
-        known = host.whole(state).state
-        return {"rows": known.step, "refills": [one.termination is not None for one in known.refills]}
-
-    def kept(self, state: HostRun) -> HostState:
-        """What a file holds."""
-        return host.kept(state)
-
-    def restore(self, kept: HostState) -> HostRun:
-        """A run that goes on."""
-        return host.restore(kept)
-
-    def ready(self, state: HostRun, goal: int) -> HostRun:
-        """With room for all transitions."""
-        return self.loop.ready(state, goal)
-
-    def advance(self, state: HostRun, goal: int) -> tuple[HostRun, Finished | FloatingPointError | None]:
-        """A reset, the choice of an action, or a step."""
-        state, shown = self.loop.advance(state, goal)
-        if not isinstance(shown, Episode):
-            return state, shown
-        losses = {} if shown.info is None else {k: float(v) for k, v in shown.info._asdict().items()}
-        known = {name: value for name, value in losses.items() if not np.isnan(value)}
-        return state, Finished(shown.step, shown.number, shown.reward, shown.length, known)
 
     def attached(self, env: Any, horizon: int | None) -> DeepBackend:
         """The same with an environment, if the networks fit it."""
@@ -137,13 +95,14 @@ class DeepBackend(Backend):
             "reward": self.reward,
         }
 
-    def check(self) -> None:
+    def ready(self, state: HostRun, goal: int) -> HostRun:
         """Refuses to learn without the functions it learned with."""
         pairs = (("termination", self.termination), ("reward", self.reward))
         lacks = [f"`{name}`" for name, kind in pairs if kind == FUNCTION and getattr(self.functions, name) is None]
         if lacks:
             what = " and ".join(lacks)
             raise InputError(f"this agent learned with a function {what}, which files do not hold: give it to Agent.load")
+        return super().ready(state, goal)
 
     def predict(self, state: HostRun, observation: Any, deterministic: bool) -> np.ndarray:
         """The action at an observation, or at a batch of them."""
@@ -177,7 +136,9 @@ class DeepBackend(Backend):
                 seen(found.env, number)
         return returns
 
-    def uncertainty_map(self, state: HostRun, observations: Any, axes: tuple[int, int], points: int) -> Map:
+    def uncertainty_map(
+        self, state: HostRun, observations: Any, axes: tuple[int, int], points: int
+    ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
         """The values of given observations at the agent's actions, or of a grid over two axes of what was observed."""
         size, across = self.env.task.observation_size, tuple[np.ndarray, ...]()
         if observations is None:
@@ -196,7 +157,7 @@ class DeepBackend(Backend):
             raise InputError(f"observations must have shape (..., {size}), but they have shape {grid.shape}")
         flat = rows_of("observations", grid.reshape(-1, size), size)
         mean, deviation = (x.reshape(grid.shape[:-1]) for x in self._held(state, flat, self._act(state, flat, True)))
-        return Map(mean, deviation, across)
+        return mean, deviation, across
 
     def _fitting(self, env: HostedEnv) -> HostedEnv:
         """The environment, if the networks fit it."""

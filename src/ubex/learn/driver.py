@@ -26,7 +26,7 @@ Rows = Mapping[str, Any]
 class Learner(ABC, Generic[State, Shown]):
     """An agent on an environment. Functions may use up the state that they are given."""
 
-    unit: ClassVar[str]
+    unit: ClassVar[str] = "episode"
     """What `done` counts: episode or step."""
 
     @abstractmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -48,8 +48,6 @@ class TabularState(NamedTuple):
 @dataclass(frozen=True)
 class TabularLearner(Learner[TabularState, Any]):
     """A tabular agent, compiled where the environment is; all seeds at once where there is more than one key."""
-
-    unit: ClassVar[str] = "episode"
 
     env: TabularEnv | HostEnv
     config: AgentConfig

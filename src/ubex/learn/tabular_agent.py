@@ -14,10 +14,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ubex import checks
+from ubex.envs.adapter import Episode
 from ubex.envs.base import TabularEnv
 from ubex.envs.custom import MAX_STEPS
 from ubex.keys import named
-from ubex.learn.backend import Backend, Finished, Map
 from ubex.learn.tabular import TabularLearner, TabularState, agent_config, environment
 from ubex.precision import float64
 from ubex.tabular import agents, planner
@@ -40,7 +40,7 @@ class Views(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TabularBackend(TabularLearner, Backend):
+class TabularBackend(TabularLearner):
     """A tabular agent and its environment: whole episodes, one by one."""
 
     unit: ClassVar[str] = "step"
@@ -59,10 +59,6 @@ class TabularBackend(TabularLearner, Backend):
         """Steps."""
         return state.steps
 
-    def episodes(self, state: TabularState) -> int:
-        """Finished episodes."""
-        return state.episodes
-
     def attached(self, env: Any, horizon: int | None) -> TabularBackend:
         """The same with an environment, if it has as many states and actions."""
         found, own = environment(env, horizon), self.env
@@ -79,12 +75,12 @@ class TabularBackend(TabularLearner, Backend):
         known = {"name": self.name, "sizes": sizes, "firsts": self._firsts()}
         return {"config": dataclasses.asdict(self.config), "world": known, **self.notes(state)}
 
-    def advance(self, state: TabularState, goal: int) -> tuple[TabularState, Finished]:
+    def advance(self, state: TabularState, goal: int) -> tuple[TabularState, Episode]:
         """One episode."""
         after, out = self.play_on(state, 1)
         after = after._replace(steps=round(float(np.sum(after.belief.counts)) / self.config.repeats))
         shown = (float(out.returns[0]), after.steps - state.steps, {"improvements": float(out.steps[0])})
-        return after, Finished(after.steps, state.episodes, *shown)
+        return after, Episode(after.steps, state.episodes, *shown)
 
     def predict(self, state: TabularState, observation: Any, deterministic: bool) -> Any:
         """The greedy action of the mean MDP, or of the next episode, at a state or at an array of them."""
@@ -129,13 +125,15 @@ class TabularBackend(TabularLearner, Backend):
                     break
         return returns
 
-    def uncertainty_map(self, state: TabularState, observations: Any, axes: tuple[int, int], points: int) -> Map:
+    def uncertainty_map(
+        self, state: TabularState, observations: Any, axes: tuple[int, int], points: int
+    ) -> tuple[np.ndarray, np.ndarray, tuple[()]]:
         """Mean and standard deviation for all states and actions, or for given states."""
         views = self._known(state)
         if observations is None:
-            return Map(views.mean, views.deviation, ())
+            return views.mean, views.deviation, ()
         states = self._states("observations", observations, 0)
-        return Map(views.mean[states], views.deviation[states], ())
+        return views.mean[states], views.deviation[states], ()
 
     def _firsts(self) -> tuple[int, int]:
         """The environment's own numbers of the first state and action."""
