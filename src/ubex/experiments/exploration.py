@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -92,17 +92,8 @@ class Exploration(Experiment):
     def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
         """One agent for all episodes of every seed."""
         env = self.environment_of(cell)
-        done = explore(cell, seeds, env, self.agent(cell), self.episodes, context, self.score(env))
-        return {seed: self.outcome(env, done.score[k], done.steps[k]) for k, seed in enumerate(seeds)}
-
-
-class Explored(NamedTuple):
-    """What a run of K seeds showed."""
-
-    score: Float[np.ndarray, "K E"]
-    """One number an episode."""
-    steps: Int[np.ndarray, "K E"]
-    """Improvements of the update before each episode."""
+        found = explore(cell, seeds, env, self.agent(cell), self.episodes, context, self.score(env))
+        return {seed: self.outcome(env, *one) for seed, *one in zip(seeds, *found, strict=True)}
 
 
 Score = Callable[[Float[np.ndarray, " B"], Int[np.ndarray, "B S"]], Float[np.ndarray, " B"]]
@@ -111,8 +102,9 @@ Score = Callable[[Float[np.ndarray, " B"], Int[np.ndarray, "B S"]], Float[np.nda
 
 def explore(
     cell: Cell, seeds: Sequence[int], env: TabularEnv, config: AgentConfig, episodes: int, context: Context, score: Score
-) -> Explored:
-    """Runs an agent for a number of episodes, all seeds together, and returns the score of each episode."""
+) -> tuple[Float[np.ndarray, "K E"], Int[np.ndarray, "K E"]]:
+    """Runs an agent for a number of episodes, all seeds together: of each episode its score, and the improvements of the update
+    before it."""
     keys = [cell.key(seed) for seed in seeds]
 
     def record(state: TabularState, block: Episodes) -> tuple[driver.Rows, bool]:
@@ -122,7 +114,7 @@ def explore(
 
     learner = TabularLearner(env, config, jnp.stack(keys) if len(seeds) > 1 else keys[0], BLOCK)
     found = driver.run(learner, episodes, context, record).history
-    return Explored(np.ascontiguousarray(found["score"].T), np.ascontiguousarray(found["steps"].T).astype(np.int32))
+    return np.ascontiguousarray(found["score"].T), np.ascontiguousarray(found["steps"].T).astype(np.int32)
 
 
 def agent_config(cell: Cell, **fixed: Any) -> AgentConfig:

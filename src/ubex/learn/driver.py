@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -72,20 +72,13 @@ def advance(learner: Learner[State, Shown], state: State, goal: int, see: Callab
     return state
 
 
-class Progress(NamedTuple):
-    """What a checkpoint holds, whatever learns."""
-
-    kept: Any
-    history: dict[str, np.ndarray]
-    """What was recorded of all blocks."""
-
-
 @dataclass(frozen=True)
 class Run(Generic[State]):
     """A run that has ended."""
 
     state: State
     history: dict[str, np.ndarray]
+    """What was recorded of all blocks."""
     resumed: int
     """How often it went on from a checkpoint."""
 
@@ -105,15 +98,15 @@ def run(
     """
     notes = context.checkpoints.notes() or {}
     shapes, resumed = notes.get("history", {}), notes.get("resumed", 0)
-    begun = Progress(learner.blank(notes), {name: np.zeros(shape) for name, shape in shapes.items()})
-    saved = context.checkpoints.load(begun)
+    kept, history = learner.blank(notes), {name: np.zeros(shape) for name, shape in shapes.items()}
+    saved = context.checkpoints.load((kept, history))
     if saved is not None:
-        begun, resumed = saved[1], resumed + 1
-    state, history, last = learner.restore(begun.kept), begun.history, -math.inf
+        (kept, history), resumed = saved[1], resumed + 1
+    state, last = learner.restore(kept), -math.inf
 
     def save() -> None:
         known = {"history": {name: table.shape for name, table in history.items()}, "resumed": resumed}
-        context.checkpoints.save(learner.done(state), Progress(learner.kept(state), history), {**learner.notes(state), **known})
+        context.checkpoints.save(learner.done(state), (learner.kept(state), history), {**learner.notes(state), **known})
 
     def see(now: State, shown: Shown | None) -> bool:
         nonlocal state, history, last
@@ -122,9 +115,7 @@ def run(
             return True
         rows, go_on = record(state, shown)
         added = {name: np.asarray(table, np.float64) for name, table in rows.items()}
-        history = history | {
-            name: np.concatenate((history[name], table)) if name in history else table for name, table in added.items()
-        }
+        history |= {name: np.concatenate((history[name], table)) if name in history else table for name, table in added.items()}
         done = learner.done(state)
         context.progress(done, goal, learner.unit)
         if go_on and done < goal and time.monotonic() - last >= seconds:

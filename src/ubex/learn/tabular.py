@@ -73,11 +73,8 @@ class TabularLearner(Learner[TabularState, Any]):
 
     def advance(self, state: TabularState, goal: int) -> tuple[TabularState, Any]:
         """A block of episodes."""
-        return self.play_on(state, min(self.block, goal - state.episodes))
-
-    def play_on(self, state: TabularState, episodes: int) -> tuple[TabularState, Episodes]:
-        """So many more episodes."""
-        numbers = np.arange(state.episodes, state.episodes + episodes, dtype=np.int32)
+        after = min(state.episodes + self.block, goal)
+        numbers = np.arange(state.episodes, after, dtype=np.int32)
         with jax.enable_x64(True):
             belief: Belief = jax.tree.map(jnp.asarray, state.belief)
             if isinstance(self.env, HostEnv):
@@ -86,7 +83,7 @@ class TabularLearner(Learner[TabularState, Any]):
                 run = loop.run_batch if state.key.ndim else loop.run_episodes
                 belief, out = run(self.env, self.config, state.key, belief, jnp.asarray(numbers))
             belief, out = jax.tree.map(np.asarray, (belief, out._replace(returns=np.asarray(out.returns, np.float64))))
-        return state._replace(belief=belief, episodes=state.episodes + episodes), out
+        return state._replace(belief=belief, episodes=after), out
 
 
 class Training(NamedTuple):

@@ -77,7 +77,7 @@ class TabularBackend(TabularLearner):
 
     def advance(self, state: TabularState, goal: int) -> tuple[TabularState, Episode]:
         """One episode."""
-        after, out = self.play_on(state, 1)
+        after, out = super().advance(state, state.episodes + 1)
         after = after._replace(steps=round(float(np.sum(after.belief.counts)) / self.config.repeats))
         shown = (float(out.returns[0]), after.steps - state.steps, {"improvements": float(out.steps[0])})
         return after, Episode(after.steps, state.episodes, *shown)
