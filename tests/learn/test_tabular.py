@@ -17,8 +17,10 @@ import ubex
 from ubex import cli
 from ubex.envs import resolve
 from ubex.envs.base import TabularEnv
-from ubex.learn import tabular
-from ubex.tabular import agents, belief
+from ubex.envs.deep_sea import deep_sea
+from ubex.learn import driver, tabular
+from ubex.tabular import agents, belief, loop
+from ubex.tabular.agents import AgentConfig
 from ubex.tabular.host import HostEnv
 
 
@@ -82,6 +84,20 @@ def test_what_was_learned_is_a_posterior() -> None:
     )
     kept = jax.tree.map(np.asarray, result.belief)
     assert (kept.reward_precision, kept.noise_precision) == (2.0, 3.0)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_the_learner_is_the_loop_by_hand(together: bool) -> None:
+    env, config, keys = deep_sea(3), AgentConfig("psrl"), jax.random.split(jax.random.key(0), 2)
+    key, run = (keys, loop.run_batch) if together else (keys[0], loop.run_episodes)
+    learner, seen = tabular.TabularLearner(env, config, key, block=2), list[Any]()
+    state = driver.advance(learner, learner.blank({}), 4, lambda _, block: seen.append(block) is None)
+    with jax.enable_x64(True):
+        belief = jax.tree.map(lambda x: jnp.stack([x] * 2) if together else x, loop.begin(env))
+        for first, block in zip((0, 2), seen[1:], strict=True):
+            belief, out = run(env, config, key, belief, jnp.arange(first, first + 2, dtype=jnp.int32))
+            np.testing.assert_array_equal(block.returns, out.returns)
+        jax.tree.map(np.testing.assert_array_equal, state.belief, belief)
 
 
 def test_a_pair_is_learned() -> None:
