@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 WORKERS ?= 2
 
-# What is about numbers is tested as users compile it, the rest without XLA's optimisations, which saves a third of the time.
+# These tests compare numbers, so they are compiled as users compile. The others are compiled without optimisations, which is faster.
 NUMBERS := tests/test_doctor.py tests/test_theory.py tests/test_variance.py tests/test_closed_form.py tests/test_covariance.py \
 	tests/tabular/test_solvers.py tests/tabular/test_planner.py tests/deep/test_uncertainty.py tests/deep/test_fused.py
 PUBLISHED := tests/tabular/test_loop.py::test_deep_sea_10_has_the_published_regret

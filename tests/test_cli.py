@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 import subprocess
 import sys
+import typing
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+import tyro
 
 from ubex import InputError, cli, load_results
 from ubex.bench import exploration
+from ubex.deep import presets
 from ubex.estimators import ESTIMATORS
-from ubex.experiments import EXPERIMENTS, FORMER
+from ubex.experiments import EXPERIMENTS, FORMER, command
+from ubex.experiments.train import Train
+from ubex.experiments.train_deep import TrainDeep
 from ubex.runs import pool
 
 
@@ -123,6 +132,16 @@ def test_results_do_not_depend_on_what_else_runs(tmp_path: Path) -> None:
         (["run", "shrinkage", "--episodes", "0"], "episodes must be at least 1, but it is 0"),
         (["report", "/nowhere"], "/nowhere"),
         (["bench", "nonsense"], "unknown bench 'nonsense'; choose from: tabular"),
+        (["bench"], "Expected one of {tabular, deep, host}"),
+        (["bench", "deep", "--env", "Pendulum-v1"], "`ubex bench deep --env ID` is now `ubex bench host --env ID`"),
+        (["run"], "Expected one of {toy, shrinkage, calibration"),
+        (["train", "--steps", "9", "--episodes", "200", "--gain", "1"], "--episodes, --gain cannot be given with --steps,"),
+        (["train", "--preset", "paper"], "--preset cannot be given without --steps N, which asks for a deep agent"),
+        (["train", "--episodes", "9", "--evaluate-every", "3"], "--evaluate-every cannot be given without --steps N"),
+        (["train", "--resume", "x", "--env", "y", "--out", "z"], "--env, --out cannot be given with --resume, which goes on"),
+        (["train", "--resume", "/nowhere"], "/nowhere is not a run folder"),
+        (["train", "--episodes", "few"], "--episodes"),
+        (["train", "--nonsense"], "--nonsense"),
         (["run", "toy", "--out", __file__], "is a file, not a folder"),
         (["run", "toy", "--out", "/proc/nowhere/here"], "cannot be made"),
     ],
@@ -135,10 +154,77 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], words: str,
     assert "Traceback" not in captured.err
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["--version"], ["run", "--help"]])
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["--version"], ["run", "--help"], ["bench", "--help"]])
 def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(arguments) == 0
     assert "ubex" in capsys.readouterr().out
+
+
+def listed(program: list[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The subcommands that a help names, with a line on each."""
+    assert cli.run([*program, "--help"]) == 0
+    return re.findall(r"• ([\w-]+) +\w", capsys.readouterr().out)
+
+
+def flags_of(kind: Any) -> Iterator[str]:
+    """The flags that stand for the fields of a dataclass, and for those of the dataclasses in it."""
+    types = typing.get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        marks = getattr(types[field.name], "__metadata__", ())
+        inner = types[field.name].__origin__ if marks else types[field.name]
+        if dataclasses.is_dataclass(inner):
+            yield from flags_of(inner)
+        elif tyro.conf.Suppress not in marks:
+            yield field.name.upper() if tyro.conf.Positional in marks else f"--{field.name.replace('_', '-')}"
+
+
+def test_every_help_shows_every_flag(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    kinds, real = list[Any](), cli.parse
+    monkeypatch.setattr(cli, "parse", lambda kind, *others: kinds.append(kind) or real(kind, *others))
+    programs = list[list[str]]()
+    assert listed([], capsys) == list(cli.COMMANDS)
+    for name in cli.COMMANDS:
+        programs += [[name, inner] for inner in listed([name], capsys)] or [[name]]
+    assert [inner for name, *inner in programs if name == "run"] == [[name] for name in EXPERIMENTS]
+    assert [inner for name, *inner in programs if name == "bench"] == [["tabular"], ["deep"], ["host"]]
+    for program in programs:
+        assert cli.run([*program, "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert f"usage: ubex {' '.join(program)} " in shown
+        for flag in flags_of(kinds[-1]):
+            (line,) = re.findall(rf"^\W*({flag}(?![\w-]).*)$", shown, re.MULTILINE)
+            assert line, (program, flag)
+
+
+def test_the_help_of_train_shows_all_that_tabular_and_deep_agents_take(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["train", "--help"]) == 0
+    shown = capsys.readouterr().out
+    titles = list(re.finditer(r"^\W*(\w+ |)options\W*$", shown, re.MULTILINE))
+    assert [title[1] for title in titles] == ["", "tabular ", "deep ", "run "]
+    parts = [title.start() for title in titles]
+    places = {match[1]: match.start() for match in re.finditer(r"^\W*--([\w-]+) ", shown, re.MULTILINE)}
+    for kind in (Train, TrainDeep):
+        assert {field.name.replace("_", "-") for field in dataclasses.fields(kind)} - set(places) == {"study"}
+    for flag, part in (("resume", 0), ("env", 0), ("episodes", 1), ("gain", 1), ("steps", 2), ("preset", 2), ("out", 3)):
+        assert parts[part] < places[flag] < [*parts, len(shown)][part + 1], flag
+    assert "(default: auto, by device)" in " ".join(shown.replace("│", " ").split())
+
+
+def test_settings_of_train_are_those_that_were_given_and_else_the_defaults() -> None:
+    def asked(*words: str) -> Any:
+        return command.training(tyro.cli(command.train_flags(), args=words))[0]
+
+    assert asked() == Train()
+    assert asked("--episodes", "7", "--horizon", "3", "--env", "toy") == Train(episodes=7, horizon=3, env="toy")
+    assert asked("--steps", "9") == asked("--steps", "9", "--preset", "auto") == TrainDeep(steps=9, preset=presets.fitting())
+    words = ("--steps", "9", "--preset", "paper", "--seeds", "2", "--reward", "a:b")
+    assert asked(*words) == TrainDeep(steps=9, preset="paper", seeds=2, reward="a:b")
+
+
+def test_the_first_help_waits_for_no_experiment() -> None:
+    code = "import sys; from ubex import cli; cli.run(['--help']); print([m for m in sys.modules if 'ubex.experiments' in m])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_installed_command_works_and_bad_input_exits_with_2() -> None:

@@ -62,8 +62,7 @@ def check(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fails where a command could not be typed as it stands."""
     words = shlex.split(line)
     if words[0] == "ubex" and "--help" in words:
-        with pytest.raises(SystemExit, match="0"):
-            cli.run(words[1:])
+        assert cli.run(words[1:]) == 0
     elif words[0] == "ubex" and len(words) == 2:  # the name of a command, in a sentence
         assert words[1] in cli.COMMANDS
     elif words[0] == "ubex":

@@ -12,7 +12,7 @@ SMALL = '{"initial_steps": 20, "retrain_every": 10, "batch_size": 4, "updates_pe
 
 
 def test_shares_add_up(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["bench", "deep", "--env", "Pendulum-v1", "--methods", "sac", "--steps", "30", "--settings", SMALL, "--json"]
+    words = ["bench", "host", "--env", "Pendulum-v1", "--methods", "sac", "--steps", "30", "--settings", SMALL, "--json"]
     assert cli.run(words) == 0
     (found,) = json.loads(capsys.readouterr().out)["host"]
     shares = [found[f"share_{name}"] for name in ("environment", "device", "rest")]
@@ -20,5 +20,5 @@ def test_shares_add_up(capsys: pytest.CaptureFixture[str]) -> None:
     assert sum(shares) == pytest.approx(1.0, abs=1e-6)
     assert (found["env"], found["method"], found["steps"]) == ("Pendulum-v1", "sac", 30)
     assert found["rest_within_bound"] == (shares[2] <= 0.15)
-    assert cli.run(["bench", "deep", "--env", "Pendulum-v1", "--settings", "7"]) == 2
+    assert cli.run(["bench", "host", "--env", "Pendulum-v1", "--settings", "7"]) == 2
     assert "settings must be a JSON object" in capsys.readouterr().err

@@ -7,11 +7,14 @@ import pytest
 
 from ubex.deep.networks import (
     MLP,
+    halved,
     halved_product,
     mlp,
     orthogonal_ensemble,
-    polyak,
+    product,
     rounded_product,
+    sixteen_bit_product,
+    sixteen_bits,
     truncated_ensemble,
 )
 
@@ -49,12 +52,6 @@ def test_truncated_weights_have_the_stated_size_and_end(scale: float) -> None:
     assert weight.std() == pytest.approx(0.8796 * parent, rel=0.01)  # of a normal cut at two standard deviations
 
 
-def test_targets_follow_slowly() -> None:
-    old, new = mlp(KEY, 2, (3,), 1, jnp.tanh), mlp(jax.random.key(1), 2, (3,), 1, jnp.tanh)
-    moved = polyak(old, new, 0.25)
-    np.testing.assert_allclose(moved.weights[0], 0.75 * old.weights[0] + 0.25 * new.weights[0], atol=1e-6)
-
-
 def test_products_of_halves_keep_sixteen_bits() -> None:
     x, w = jax.random.normal(KEY, (200, 128)), jax.random.normal(jax.random.key(1), (128, 96))
     exact = np.asarray(x, np.float64) @ np.asarray(w, np.float64)
@@ -70,3 +67,35 @@ def test_rounded_products_keep_eleven_bits_and_do_not_overflow() -> None:
     error = np.linalg.norm(np.asarray(rounded_product(x, w)) - exact) / np.linalg.norm(exact)
     assert 1e-5 < error < 5e-4
     assert bool(jnp.all(jnp.isfinite(rounded_product(x * 1e6, w))))
+
+
+def test_sixteen_bits_round_large_products_and_their_slopes_while_they_are_asked_for() -> None:
+    x, w = jax.random.normal(KEY, (200, 128)), jax.random.normal(jax.random.key(1), (128, 96))
+    out = jax.random.normal(jax.random.key(2), (200, 96))
+
+    def slopes(x: jax.Array, w: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        return jax.value_and_grad(lambda x, w: jnp.sum(product(x, w) * out), argnums=(0, 1))(x, w)
+
+    with sixteen_bits():
+        value, rounded = slopes(x, w)
+        small = product(x[:, :32], w[:32])
+    plain, exact = slopes(x, w)
+    assert float(value) == pytest.approx(float(plain), rel=1e-2)
+    for ours, true in zip(rounded, exact, strict=True):
+        assert 1e-5 < float(jnp.linalg.norm(ours - true) / jnp.linalg.norm(true)) < 1e-3
+    np.testing.assert_array_equal(small, product(x[:, :32], w[:32]))  # only large ones
+    np.testing.assert_array_equal(product(x, w), x @ w)  # and only inside
+
+
+def test_sixteen_bits_of_several_networks_are_those_of_each() -> None:
+    x, w = jax.random.normal(KEY, (3, 20, 64)), jax.random.normal(jax.random.key(1), (3, 64, 64))
+    slope = jax.grad(lambda w, x: jnp.sum(sixteen_bit_product(x, w) ** 2))
+    together = jax.vmap(slope)(w, x)
+    np.testing.assert_allclose(together, jnp.stack([slope(w[i], x[i]) for i in range(3)]), rtol=1e-3, atol=1e-2)
+
+
+def test_stacked_weights_give_the_same_products() -> None:
+    network = mlp(KEY, 3, (64, 64), 2, jnp.tanh)
+    prepared, x = halved(network), jax.random.normal(KEY, (5, 3))
+    assert [w.dtype for w in prepared.weights] == [jnp.float32, jnp.float16, jnp.float32]
+    np.testing.assert_array_equal(prepared(x, halved_product), network(x, halved_product))

@@ -135,7 +135,7 @@ def test_an_agent_and_train_take_what_run_takes(
     assert Agent("sac", "Pendulum-v1").config == DeepConfig(method="sac", **GYMNASIUM["laptop"])
     assert caplog.messages == ['preset: laptop, because there is no GPU; preset="paper" takes the paper\'s sizes']
     assert Agent("sac", "Pendulum-v1", preset="paper").config == DeepConfig(method="sac")
-    monkeypatch.setattr(cli, "run_experiment", lambda options, words: print(options.experiment.preset) or 0)
+    monkeypatch.setattr(cli, "run_experiment", lambda experiment, flags, words: print(experiment.preset) or 0)
     assert cli.run(["train", "--env", "Pendulum-v1", "--agent", "sac", "--steps", "60"]) == 0
     said = "preset: laptop, because there is no GPU; --preset paper takes the paper's sizes\n"
     assert capsys.readouterr().out == said + "laptop\n"
@@ -157,10 +157,15 @@ def test_laptop_means_the_same_networks_and_batches_everywhere(table: Any) -> No
         DeepConfig(**settings)
 
 
-def test_presets_are_described() -> None:
+def test_presets_are_described(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["run", "--help"]) == 0
+    listed = capsys.readouterr().out
     for entry in EXPERIMENTS.values():
         assert issubclass(entry, Experiment)
+        assert cli.run(["run", entry.name, "--help"]) == 0
+        shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
         for name, preset in entry.presets.items():
             entry.of(name)
             assert preset.summary
-            assert f"--preset {name}" in command.usage()
+            assert f"{name}: {preset.summary}." in shown
+            assert name in listed

@@ -38,20 +38,22 @@ MATRIX = 4096
 
 @dataclass(frozen=True)
 class Deep:
-    """What `ubex bench deep` measures."""
+    """Measure the gradient rounds of the deep agents, their models, and the floor that arithmetic sets."""
 
     methods: tuple[str, ...] = PAPER_METHODS
-    """Agents to measure."""
+    """The agents to measure."""
     seeds: tuple[int, ...] = ()
-    """Seeds at once; by default 1 and 10 on a GPU, 1 on a CPU."""
+    """The numbers of seeds that are trained at once. By default they are 1 and 10 on a GPU, and 1 on a CPU."""
     precision: str = "float32"
-    """How matrices are multiplied on a GPU."""
+    """How matrices are multiplied on a GPU: float32, halves or tf32."""
     preset: str = "paper"
-    """paper or laptop: sizes of networks and batches."""
+    """The sizes of networks and batches: paper or laptop."""
     steps: int = 0
-    """Steps with their gradient rounds in one measurement; by default 20 on a GPU, 1 on a CPU."""
+    """The number of steps, with their gradient rounds, per measurement. By default it is 20 on a GPU, and 1 on a CPU."""
     no_model: bool = False
-    """Leaves out training and rollouts of the model."""
+    """Leave out the training and the rollouts of the model."""
+    json: bool = False
+    """Print one line of JSON instead of a list."""
 
     def __post_init__(self) -> None:
         """Refuses values that make no sense."""

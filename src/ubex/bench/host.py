@@ -19,18 +19,20 @@ MOST_REST = 0.15
 
 @dataclass(frozen=True)
 class Host:
-    """What `ubex bench deep --env ID` measures."""
+    """Measure how much of a deep agent's step goes into an environment of your choice, the device, and everything else."""
 
     env: str = "Pendulum-v1"
-    """A name from `ubex list`, a Gymnasium id, or module:Class."""
+    """The environment: a name from `ubex list`, a Gymnasium id, or module:Class."""
     methods: tuple[str, ...] = ("exact-ube", "ensemble-mean", "sac")
-    """Agents to measure."""
+    """The agents to measure."""
     preset: str = "laptop"
-    """paper or laptop: sizes of networks and batches."""
+    """The sizes of networks and batches: paper or laptop."""
     steps: int = 400
-    """Steps that are measured, after a whole segment that compiles everything."""
+    """The number of steps that are measured, after a whole segment that compiles everything."""
     settings: str = "{}"
-    """Other settings of the agents, as JSON."""
+    """Other settings of the agents, as a JSON object."""
+    json: bool = False
+    """Print one line of JSON instead of a list."""
 
     def __post_init__(self) -> None:
         """Refuses values that make no sense."""

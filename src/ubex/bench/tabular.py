@@ -100,16 +100,18 @@ def peak_memory_ratio() -> float:
 
 @dataclass(frozen=True)
 class Tabular:
-    """What `ubex bench tabular` measures."""
+    """Measure the cost of `value_variance`, and of one update of each tabular agent, in linear solves of the same size."""
 
     sizes: tuple[int, ...] = (10, 20, 30)
-    """DeepSea sizes; 1,000 episodes of exact-ube at size 30 take some minutes."""
+    """The sizes of DeepSea. At size 30, 1,000 episodes of exact-ube take some minutes."""
     methods: tuple[str, ...] = ()
-    """Agents; by default the paper's four up to size 20 and exact-ube above."""
+    """The agents to measure. By default they are the paper's four up to size 20, and exact-ube above."""
     episodes: int = 1000
-    """Episodes of every run."""
+    """The number of episodes per run."""
     variance: bool = True
-    """Also measure `value_variance`, and the closed form."""
+    """Also measure `value_variance` and the closed form."""
+    json: bool = False
+    """Print one line of JSON instead of a list."""
 
     def __call__(self, say: Callable[[str], None]) -> dict[str, Any]:
         """Cost of `value_variance`, and of one update of each agent over a whole run."""

@@ -16,7 +16,7 @@ says that the episode ends; or also, truncated and not stored, where a predictio
 PRECISIONS = ("float32", "halves", "tf32")
 """How matrices are multiplied on a GPU. float32: everything in float32. halves: uncertainties, which are small differences, by
 16-bit products of numbers in two halves where they compare states, rounded ones where they compare actions; rollouts by rounded
-ones; what is differentiated in TF32. tf32: everything in TF32, too coarse for small uncertainties."""
+ones; what is differentiated by rounded ones too. tf32: everything in TF32, too coarse for small uncertainties."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
 from ubex.deep.networks import MLP, orthogonal_ensemble
 from ubex.envs.task import Task
@@ -31,15 +30,3 @@ def own_values(critics: MLP, observation: Float[Array, "N B O"], action: Float[A
     inputs = jnp.concatenate((observation, action), axis=-1)
     said: Float[Array, "N B"] = jax.vmap(lambda one, x: one(x)[..., 0])(critics, inputs)
     return said
-
-
-def targets(batch: Batch, next_value: Float[Array, "*b"], discount: float) -> Float[Array, "*b"]:
-    """y = r + discount * value of the next step, which is 0 after termination (eq. loss_q)."""
-    return batch.reward + discount * (1.0 - batch.terminated) * next_value
-
-
-def loss(
-    critics: MLP, observation: Float[Array, "N B O"], action: Float[Array, "N B A"], target: Float[Array, "N B"]
-) -> Float[Array, ""]:
-    """Squared Bellman error, summed over the batch and the critics, which share nothing."""
-    return jnp.sum((own_values(critics, observation, action) - target) ** 2)

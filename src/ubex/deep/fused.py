@@ -72,21 +72,39 @@ def _block(
 ) -> None:
     """Values of one critic at all actions of `ROWS` states; `before` is the rest of the first layer, of each row or of all."""
     width, tanh = weight.shape[1], _tanh(split, interpret)
-    places = [pl.ds(part * INNER, INNER) for part in range(width // INNER)]
-    weights = [weight[at, :] for at in places]
+    parts, actions = width // INNER, inputs.shape[0]
 
-    def values(k: Int[Array, ""], nothing: None) -> None:
-        total = jnp.zeros((ROWS, width), jnp.float32)
-        for at, part in zip(places, weights, strict=True):
-            x = jnp.broadcast_to(before[:, at], (ROWS, INNER))
-            for i in range(inputs.shape[1]):
-                x = x + inputs[k, i, :][:, None] * first[i, at][None, :]
-            high, low = halves(tanh(x))
-            for half in (high, low) if split else (high,):
-                total = total + jnp.dot(half, part, preferred_element_type=jnp.float32)
+    def add(k: Any, part: Any, rows_of_weight: Any, total: Float[Array, "R H"]) -> Float[Array, "R H"]:
+        at = pl.ds(part * INNER, INNER)
+        x = jnp.broadcast_to(before[:, at], (ROWS, INNER))
+        for i in range(inputs.shape[1]):
+            x = x + inputs[k, i, :][:, None] * first[i, at][None, :]
+        high, low = halves(tanh(x))
+        for half in (high, low) if split else (high,):
+            total = total + jnp.dot(half, rows_of_weight, preferred_element_type=jnp.float32)
+        return total
+
+    def keep(k: Any, total: Float[Array, "R H"]) -> None:
         out[k, :] = jnp.sum(tanh(total + bias[:][None, :]) * last[:][None, :], axis=1)
 
-    jax.lax.fori_loop(0, inputs.shape[0], values, None)
+    nothing = jnp.zeros((ROWS, width), jnp.float32)
+    if actions == 1:  # holding all weights would leave room for one block at a time
+        keep(
+            0,
+            jax.lax.fori_loop(
+                0, parts, lambda part, total: add(0, part, weight[pl.ds(part * INNER, INNER), :], total), nothing
+            ),
+        )
+        return
+    weights = [weight[pl.ds(part * INNER, INNER), :] for part in range(parts)]
+
+    def values(k: Int[Array, ""], carry: None) -> None:
+        total = nothing
+        for part, rows_of_weight in enumerate(weights):
+            total = add(k, part, rows_of_weight, total)
+        keep(k, total)
+
+    jax.lax.fori_loop(0, actions, values, None)
 
 
 def at_actions(

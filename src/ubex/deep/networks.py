@@ -5,11 +5,13 @@ Weights are drawn on the host, by a generator that the key seeds: compiling as m
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -41,7 +43,7 @@ class MLP(eqx.Module):
     """Weights and biases; an ensemble has a leading axis on every array and is applied with `jax.vmap`."""
 
     weights: tuple[Float[Array, "..."], ...]
-    """(inputs, outputs) of each layer."""
+    """(inputs, outputs) of each layer; large ones may be in halves, see `halved`."""
     biases: tuple[Float[Array, "..."], ...]
     activation: Activation = eqx.field(static=True)
 
@@ -78,20 +80,78 @@ def product(x: Float[Array, "*b I"], weight: Float[Array, "I O"]) -> Float[Array
         return jnp.sum(x * _like(weight[:, 0], x), axis=-1, keepdims=True)
     if min(inputs, outputs) < LARGE:
         return jnp.matmul(x, weight, precision=jax.lax.Precision.HIGHEST)
-    return x @ weight
+    return _large.get()(x, weight)
 
 
-def halved_product(x: Float[Array, "*b I"], weight: Float[Array, "I O"]) -> Float[Array, "*b O"]:
+_large: contextvars.ContextVar[Product] = contextvars.ContextVar("large products", default=jnp.matmul)
+
+
+@contextlib.contextmanager
+def sixteen_bits() -> Iterator[None]:
+    """Large products that are traced inside have float16 factors and float32 sums, those of their derivatives too.
+
+    A float16 number has as many bits as one of TF32, and a GPU multiplies it twice as fast; it only has a smaller range.
+    """
+    before = _large.set(sixteen_bit_product)
+    try:
+        yield
+    finally:
+        _large.reset(before)
+
+
+@jax.custom_vjp
+def sixteen_bit_product(x: Float[Array, "*b I"], weight: Float[Array, "I O"]) -> Float[Array, "*b O"]:
+    """x times weight with float16 factors and float32 sums."""
+    return _rounded_matmul(_half(x), _half(weight))
+
+
+def _half(x: Float[Array, "*b"]) -> Float16[Array, "*b"]:
+    return jnp.clip(x, -HALF_MAX, HALF_MAX).astype(jnp.float16)
+
+
+def _rounded_matmul(left: Float16[Array, "*b I"], right: Float16[Array, "I O"]) -> Float[Array, "*b O"]:
+    return jnp.matmul(left, right, preferred_element_type=jnp.float32)
+
+
+def _forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
+    left, right = _half(x), _half(weight)
+    return _rounded_matmul(left, right), (left, right)
+
+
+def _backward(factors: tuple[Array, Array], slope: Array) -> tuple[Array, Array]:
+    left, right = factors
+    steep = _half(slope)
+    flat = _rounded_matmul(left.reshape(-1, left.shape[-1]).T, steep.reshape(-1, steep.shape[-1]))
+    return _rounded_matmul(steep, right.T), flat
+
+
+sixteen_bit_product.defvjp(_forward, _backward)
+
+
+def halved(network: MLP) -> MLP:
+    """A network, or an ensemble, with its large weights stacked as `halved_product` needs them: for those who ask it often."""
+    first, *others = network.weights
+    stacked = (weight if min(weight.shape[-2:]) < LARGE else _stacked(weight) for weight in others)
+    return MLP((first, *stacked), network.biases, network.activation)
+
+
+def _stacked(weight: Float[Array, "*n I O"]) -> Float16[Array, "*n J O"]:
+    high, low = halves(weight)
+    return jnp.concatenate((high, low, high), axis=-2)
+
+
+def halved_product(x: Float[Array, "*b I"], weight: Float[Array, "J O"]) -> Float[Array, "*b O"]:
     """x times weight as one float16 product with float32 sums, three times as long: about 22 bits of each factor count.
 
-    A factor is the sum of two float16 halves; the product of the two small halves is left out. Not meant to be differentiated.
+    A factor is the sum of two float16 halves; the product of the two small halves is left out. A weight in float16 is one that
+    `halved` has stacked. Not meant to be differentiated.
     """
-    if min(weight.shape) < LARGE:
-        return product(x, weight)
+    if weight.dtype != jnp.float16:
+        if min(weight.shape) < LARGE:
+            return product(x, weight)
+        weight = _stacked(weight)
     high, low = halves(x)
-    weight_high, weight_low = halves(weight)
-    left, right = jnp.concatenate((high, high, low), axis=-1), jnp.concatenate((weight_high, weight_low, weight_high))
-    return jnp.matmul(left, right, preferred_element_type=jnp.float32)
+    return jnp.matmul(jnp.concatenate((high, high, low), axis=-1), weight, preferred_element_type=jnp.float32)
 
 
 def rounded_product(x: Float[Array, "*b I"], weight: Float[Array, "I O"]) -> Float[Array, "*b O"]:
@@ -176,9 +236,3 @@ def descend(optimiser: optax.GradientTransformation, gradient: Any, state: Any, 
     with jax.numpy_dtype_promotion("standard"):  # Optax raises floats to whole powers, which strict promotion refuses
         change, state = optimiser.update(gradient, state, weights)
     return optax.apply_updates(weights, change), state
-
-
-def polyak(target: MLP, online: MLP, share: float) -> MLP:
-    """Targets that follow the online weights slowly."""
-    moved: MLP = jax.tree.map(lambda old, new: old + share * (new - old), target, online)
-    return moved

@@ -16,12 +16,13 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from ubex.deep import actor as policy
 from ubex.deep import agents, dynamics, rollout, termination
-from ubex.deep.agents import AgentState, Info, draw_noise, gradient_round
+from ubex.deep.agents import AgentState, Info
 from ubex.deep.buffer import Batch, ModelBuffer, below, pick, unpack
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, Fitted
-from ubex.deep.networks import MLP
+from ubex.deep.networks import MLP, halved
 from ubex.deep.rollout import Outlook
+from ubex.deep.round import draw_noise, gradient_round
 from ubex.deep.termination import Termination
 from ubex.envs.task import Task
 from ubex.keys import named
@@ -136,6 +137,9 @@ def rounds(
 
     Agents without a model learn from the first `count` rows of the data; others do not look at them.
     """
+
+    if model is not None and config.has_unet and config.precision == "halves":
+        model = model._replace(networks=halved(model.networks))  # once, not in every round
 
     def update(agent: AgentState, keys: Shaped[PRNGKeyArray, "2"]) -> tuple[AgentState, Info]:
         noise = draw_noise(config, task, keys[0])

@@ -170,15 +170,3 @@ def local(config: DeepConfig, task: Task, noise: Noise, dynamics: Dynamics, crit
     w = ube.epistemic(seen.moments, 1)
     u = estimate(seen.moments, 1)
     return Local(ube.member_variance(seen.rewards, 1), ube.clip(u - seen.excess, config.u_min), w - seen.excess, w - u)
-
-
-def targets(config: DeepConfig, local: Local, batch: Batch, next_variance: Float[Array, " B"]) -> Float[Array, " B"]:
-    """z = Var[r] + discount^2 (u + U(s', a')), without U after termination."""
-    return ube.uncertainty_reward(local.u + (1.0 - batch.terminated) * next_variance, local.reward_variance, config.discount)
-
-
-def loss(config: DeepConfig, unet: MLP, batch: Batch, target: Float[Array, " B"]) -> Float[Array, ""]:
-    """Squared uncertainty Bellman error with the penalty that keeps the network from collapsing (eq. loss_u)."""
-    before = raw(unet, batch.observation, batch.action)
-    error = target - jax.nn.softplus(before) - config.floor
-    return jnp.sum(error**2) + config.regularisation * jnp.sum(jax.nn.relu(config.floor - before) ** 2)

@@ -40,6 +40,6 @@ class Estimator(NamedTuple):
     own_values: bool = True
     """Whether it looks at the members' own values. Where it does not, they are never solved for (and are NaN)."""
     claim: Literal["exact", "upper bound"] | None = None
-    """What it is of the true variance where the paper's assumptions hold; `tests/test_theory.py` holds it to that."""
+    """How it relates to the true variance where the paper's assumptions hold; `tests/test_theory.py` checks that."""
     look: int | None = None
     """The number of its colour and marker in reports (`report/charts.py`); without one it takes what is free."""

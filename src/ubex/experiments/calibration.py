@@ -102,26 +102,26 @@ class Calibration(Experiment):
     }
 
     seeds: int = 1
-    """Number of random posteriors of every case."""
+    """The number of random posteriors per case."""
     methods: tuple[str, ...] = tuple(ESTIMATORS)
-    """Estimators."""
+    """The estimators, by their names."""
     kinds: tuple[str, ...] = (*cases.RANDOM_KINDS, *cases.ENVIRONMENT_KINDS)
-    """Kinds of posteriors: acyclic-layered, acyclic-random, cyclic-dense, cyclic-sparse, deep-sea, rooms, and the small MDPs
-    acyclic-observed and cyclic-observed."""
+    """The kinds of posteriors: acyclic-layered, acyclic-random, cyclic-dense, cyclic-sparse, deep-sea, rooms.
+    There are also the small MDPs acyclic-observed and cyclic-observed."""
     counts: tuple[float, ...] = (0.1, 1.0, 5.0)
-    """Pseudo-counts per cell of random posteriors."""
+    """The pseudo-counts of random posteriors, per state, action and next state."""
     episodes: tuple[int, ...] = (1, 10, 100)
-    """Episodes of data in environments, and transitions of data in the two observed kinds."""
+    """The numbers of episodes of data in environments, and of transitions of data in the two observed kinds."""
     discounts: tuple[float, ...] = (0.9, 0.95, 0.99)
-    """Discount factors."""
+    """The discount factors."""
     num_models: tuple[int, ...] = (5, 20, 100, 1000)
-    """Posterior samples that an estimator gets, where it needs any."""
+    """The numbers of posterior samples that an estimator gets, where it needs any."""
     size: int = 25
-    """States of random posteriors; DeepSea has about as many."""
+    """The number of states of random posteriors. DeepSea has about as many."""
     rooms: int = 2
-    """Rooms of the n-room environment: 51 states with two, 181 with seven."""
+    """The number of rooms of the n-room environment. It has 51 states with two rooms, and 181 with seven."""
     truth_samples: int = 20_000
-    """Posterior samples behind the true variance; a fifth of them above 30 states."""
+    """The number of posterior samples behind the true variance. Above 30 states it is a fifth of that."""
 
     def __post_init__(self) -> None:
         """Refuses fields that make no sense."""

@@ -1,22 +1,28 @@
-"""What `ubex run NAME` makes of its words: the experiment, with the defaults of its presets, and the options of every run."""
+"""What `ubex run` and `ubex train` make of their words: the flags that tyro reads, and the experiment that they ask for."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import tyro
 
 from ubex import checks
 from ubex.deep import presets
+from ubex.deep.presets import AUTO
 from ubex.experiments import EXPERIMENTS, FORMER
 from ubex.experiments.spec import Experiment
+from ubex.experiments.train import Train
+from ubex.experiments.train_deep import TrainDeep
 from ubex.runs import runner
+from ubex.runs.folder import read_spec
 from ubex.runs.records import settings_of
+from ubex.types import InputError
 
 FLAG = "--preset"
 
@@ -48,6 +54,13 @@ def understood(arguments: Sequence[str]) -> Understood:
     return Understood(kind.of(*named), words, renamed, chosen)
 
 
+@dataclass(frozen=True)
+class Presets:
+    """The one flag that is read before the others, because their defaults depend on it."""
+
+    preset: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
+
+
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """The values of `--preset`, and the words without it.
 
@@ -55,26 +68,16 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
         >>> split(["--preset", "gain", "--seeds", "2", "--preset=laptop"])
         (['gain', 'laptop'], ['--seeds', '2'])
     """
-    given, others, inside = list[str](), list[str](), False
-    for word in words:
-        flag, _, value = word.partition("=")
-        inside = flag == FLAG or (inside and not word.startswith("-"))
-        if not inside:
-            others.append(word)
-        elif flag != FLAG:
-            given.append(word)
-        elif value:
-            given.append(value)
-    return given, others
+    found, others = tyro.cli(Presets, args=words, return_unknown_args=True, add_help=False)
+    return [name for names in found.preset for name in names], others
 
 
-def usage() -> str:
-    """What `ubex run --help` prints."""
-    lines = ["usage: ubex run NAME [--preset PRESET] [--smoke] [--out DIR] [the experiment's own flags]", "", "experiments:"]
-    for name, entry in EXPERIMENTS.items():
-        lines.append(f"  {name:<22} {entry.summary}")
-        lines += [f"    {FLAG} {key:<11} {preset.summary}" for key, preset in entry.presets.items()]
-    return "\n".join(lines)
+def summaries(called: Sequence[str] = ()) -> dict[str, str]:
+    """What `ubex run --help` says of each experiment. A former name that was called counts too."""
+    return {
+        name: entry.summary + (f" ({FLAG} {', '.join(entry.presets)})" if entry.presets else "")
+        for name, entry in EXPERIMENTS.items()
+    } | {name: "" for name in called if name in FORMER}
 
 
 def default_folder(experiment: Experiment) -> Path:
@@ -86,26 +89,92 @@ def default_folder(experiment: Experiment) -> Path:
     return base.with_name(f"{base.name}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}")
 
 
-def run_options(experiment: Experiment) -> type[Any]:
-    """Options of a run: what every run has, and the experiment's fields without a prefix, with its values as defaults."""
+@dataclass(frozen=True)
+class RunFlags(runner.Options):
+    """Every run takes these."""
 
-    def option(name: str, kind: Any, default: Any, text: str) -> tuple[str, Any, Any]:
-        return name, Annotated[kind, tyro.conf.arg(help=text)], dataclasses.field(default=default)
+    smoke: bool = False
+    """Run the same, but tiny."""
+    out: Path | None = None
+    """The folder of the run. By default it is runs/NAME, or runs/NAME-HASH for settings of your own."""
+    report: bool = True
+    """End with the report page."""
 
-    own = dataclasses.field(default_factory=lambda: experiment)
-    how = dataclasses.field(default_factory=runner.Options)
+
+def with_run_flags(text: str | None, *flags: tuple[str, Any, Any]) -> type[Any]:
+    """A dataclass of flags: name, type and default of each, and then what every run takes."""
+    run = ("run", Annotated[RunFlags, tyro.conf.OmitArgPrefixes], RunFlags())
+    return dataclasses.make_dataclass("Flags", [*flags, run], namespace={"__doc__": text})
+
+
+def run_flags(experiment: Experiment) -> type[Any]:
+    """Flags of `ubex run`: the experiment's fields, with its values as defaults."""
     known = " ".join(f"{name}: {preset.summary}." for name, preset in experiment.presets.items())
-    named = [option("preset", tuple[str, ...], (), f"Other defaults, of which later ones count. {known}")] if known else []
-    where = "Folder of the run. By default it is runs/NAME, or runs/NAME-HASH for settings of your own."
-    return dataclasses.make_dataclass(
-        "RunOptions",
-        [
-            ("experiment", Annotated[type(experiment), tyro.conf.arg(name="")], own),
-            *named,
-            option("smoke", bool, False, "Run the same experiment, but tiny."),
-            option("out", Path | None, None, where),
-            option("report", bool, True, "End with the report page."),
-            ("how", Annotated[runner.Options, tyro.conf.arg(name="")], how),
-        ],
-        namespace={"__doc__": type(experiment).__doc__},
+    preset = tyro.conf.arg(
+        help=f"Take other defaults. Of several presets the later ones count. {known}",
+        help_behavior_hint="(default: by device)" if "laptop" in experiment.presets else "(default: none)",
     )
+    named = [("preset", Annotated[tuple[str, ...], preset], ())] if known else []
+    own = ("experiment", Annotated[type(experiment), tyro.conf.arg(name="")], experiment)
+    return with_run_flags(type(experiment).__doc__, *named, own)
+
+
+def train_flags() -> type[Any]:
+    """Flags of `ubex train`: those of tabular agents, those of deep ones, and what both take."""
+    tabular, deep = ({field.name for field in dataclasses.fields(kind)} - {"study"} for kind in (Train, TrainDeep))
+    both = unset(Train, tabular & deep, "", env=f"{Train.env}, or {TrainDeep.env} with --steps")
+    only_tabular = unset(Train, tabular - deep, "Only tabular agents take these, on environments with Discrete spaces.")
+    text = "Only deep agents take these, on environments with Box spaces. --steps has to be among them."
+    only_deep = unset(TrainDeep, deep - tabular, text, steps="", preset=f"{AUTO}, by device")
+    resume = "Go on with the run in this folder, with the settings that it began with. Only run options may be added."
+    return with_run_flags(
+        "Train one agent on one environment. It is a deep agent if --steps is given, and a tabular one if not.",
+        ("resume", Annotated[Path | None, tyro.conf.arg(help=resume, help_behavior_hint="")], None),
+        ("both", Annotated[both, tyro.conf.arg(name="")], both()),
+        ("tabular", Annotated[only_tabular, tyro.conf.OmitArgPrefixes], only_tabular()),
+        ("deep", Annotated[only_deep, tyro.conf.OmitArgPrefixes], only_deep()),
+    )
+
+
+def unset(kind: type[Experiment], names: Set[str], text: str, **shown: str) -> type[Any]:
+    """Some fields of an experiment as flags, with its help. Those that are not given are None, whatever default is shown."""
+    types, flags = get_type_hints(kind, include_extras=True), list[tuple[str, Any, Any]]()
+    for field in dataclasses.fields(kind):
+        default = shown.get(field.name, field.default)
+        hint = tyro.conf.arg(help_behavior_hint="" if default in ("", None) else f"(default: {default})")
+        flag = Annotated[types[field.name] | None, hint] if field.name in names else Annotated[None, tyro.conf.Suppress]
+        flags.append((field.name, flag, None))
+    unchecked = {"__doc__": text, "__post_init__": lambda self: None}
+    return dataclasses.make_dataclass(f"{kind.__name__}Flags", flags, bases=(kind,), frozen=True, namespace=unchecked)
+
+
+def training(flags: Any) -> tuple[Train | TrainDeep, RunFlags, str]:
+    """What the flags of `ubex train` ask for, how to run it, and one line on the preset if the machine has chosen it."""
+    groups = (vars(group) for group in (flags.both, flags.tabular, flags.deep))
+    both, tabular, deep = ({name: value for name, value in group.items() if value is not None} for group in groups)
+    if flags.resume is not None:
+        of_run = [name for name in ("smoke", "out") if getattr(flags.run, name)]
+        refuse([*both, *tabular, *deep, *of_run], "with --resume, which goes on with the settings that the run began with")
+        return begun(flags.resume), dataclasses.replace(flags.run, out=flags.resume), ""
+    if "steps" not in deep:
+        refuse(deep, "without --steps N, which asks for a deep agent")
+        return Train(**both, **tabular), flags.run, ""
+    refuse(tabular, "with --steps, which asks for a deep agent")
+    preset = deep.pop("preset", AUTO)
+    experiment = TrainDeep(preset=presets.chosen(preset, presets.GYMNASIUM), **both, **deep)
+    return experiment, flags.run, presets.reason() if preset == AUTO else ""
+
+
+def refuse(given: Iterable[str], why: str) -> None:
+    """Refuses flags that do not go with others."""
+    if named := ", ".join(f"--{name.replace('_', '-')}" for name in given):
+        raise InputError(f"{named} cannot be given {why} (see `ubex train --help`)")
+
+
+def begun(folder: Path) -> Train | TrainDeep:
+    """The training that a run folder holds."""
+    spec = read_spec(folder)
+    for kind in (Train, TrainDeep):
+        if kind.name == spec["experiment"]:
+            return kind(**spec["settings"])
+    raise InputError(f"{folder} holds the experiment {spec['experiment']}: `ubex run` continues it")

@@ -72,9 +72,9 @@ class DeepSea(Exploration):
     }
 
     sizes: tuple[int, ...] = (10, 20)
-    """Sizes L of the grid; the paper has 10, 20, 30 and 40."""
+    """The sizes L of the grid. The paper has 10, 20, 30 and 40."""
     u_min: float = -0.05
-    """Least uncertainty reward; smaller ones are clipped. The default is the paper's for DeepSea."""
+    """The least uncertainty reward. Smaller ones are clipped. The default is the paper's for DeepSea."""
 
     def __post_init__(self) -> None:
         """Refuses fields that make no sense."""

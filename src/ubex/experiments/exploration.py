@@ -37,17 +37,17 @@ class Exploration(Experiment):
     environment: ClassVar[str]
 
     methods: tuple[str, ...] = PAPER_METHODS
-    """Estimators, and psrl."""
+    """The agents: estimators by their names, and psrl."""
     episodes: int = 1000
-    """Episodes of every run."""
+    """The number of episodes per run."""
     num_models: tuple[int, ...] = (5,)
-    """N, posterior samples."""
+    """The numbers N of posterior samples."""
     gains: tuple[float, ...] = (1.0,)
-    """lambda, exploration gains."""
+    """The exploration gains lambda: how much a standard deviation is worth."""
     u_min: float = 0.0
-    """Clip of the uncertainty rewards."""
+    """The least uncertainty reward. Smaller ones are clipped."""
     ties: str = "first"
-    """first or random maximiser."""
+    """Which of several best actions is taken: first or random."""
 
     def __post_init__(self) -> None:
         """Refuses fields that make no sense."""

@@ -97,23 +97,23 @@ class Locomotion(Experiment):
     }
 
     methods: tuple[str, ...] = PAPER_METHODS
-    """Deep agents to train; `ubex list` names them."""
+    """The deep agents to train. `ubex list` names them."""
     tasks: tuple[str, ...] = TASKS
-    """Bodies that learn to run: halfcheetah, walker2d, ant."""
+    """The bodies that learn to run: halfcheetah, walker2d, ant."""
     steps: int | None = None
-    """Steps in the environment. By default they are the paper's: 200,000 for HalfCheetah and 300,000 for the others."""
+    """The number of steps in the environment. By default it is the paper's: 200,000 for HalfCheetah, 300,000 for the others."""
     num_models: int = 5
-    """Number N of models, each with its critic."""
+    """The number N of models, each with its critic."""
     gain: float = 1.0
-    """Exploration gain lambda: how much a standard deviation is worth."""
+    """The exploration gain lambda: how much a standard deviation is worth."""
     preset: Annotated[str, tyro.conf.Suppress] = AUTO
     """The agent's settings, one of `LOCOMOTION` in `deep/presets.py`; by default those that fit the machine."""
     precision: str = "float32"
     """How matrices are multiplied on a GPU: float32, halves or tf32."""
     horizon: int = EPISODE
-    """Number of steps after which an episode is cut off."""
+    """The number of steps after which an episode is cut off."""
     seeds: int = 10
-    """Number of seeds of every cell."""
+    """The number of seeds per cell."""
 
     def __post_init__(self) -> None:
         """Refuses fields that make no sense; whether the physics is installed shows when a task is made."""

@@ -105,23 +105,23 @@ class Pendulum(Experiment):
     }
 
     methods: tuple[str, ...] = PAPER_METHODS
-    """Deep agents to train; `ubex list` names them."""
+    """The deep agents to train. `ubex list` names them."""
     noises: tuple[float, ...] = (0.0, 0.01, 0.02)
-    """Standard deviations of the noise on the angle."""
+    """The standard deviations of the noise on the angle."""
     episodes: int = 75
-    """Number of episodes, of 400 steps each."""
+    """The number of episodes, of 400 steps each."""
     num_models: tuple[int, ...] = (5,)
-    """Numbers N of models, each with its critic."""
+    """The numbers N of models, each with its critic."""
     gains: tuple[float, ...] = (1.0,)
-    """Exploration gains lambda: how much a standard deviation is worth."""
+    """The exploration gains lambda: how much a standard deviation is worth."""
     preset: Annotated[str, tyro.conf.Suppress] = AUTO
     """The agent's settings, one of `PENDULUM` in `deep/presets.py`; by default those that fit the machine."""
     precision: str = "float32"
     """How matrices are multiplied on a GPU: float32, halves or tf32. Random keys do not depend on it."""
     pictures: tuple[int, ...] = (1, 5, 15, 30, 50, 75)
-    """Episodes after which the first seed leaves value maps. After the last one it always leaves them, and an animation."""
+    """The episodes after which the first seed leaves value maps. After the last one it always does, with an animation."""
     seeds: int = 10
-    """Number of seeds of every cell."""
+    """The number of seeds per cell."""
 
     def __post_init__(self) -> None:
         """Refuses fields that make no sense."""

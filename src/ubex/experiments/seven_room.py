@@ -79,9 +79,9 @@ class SevenRoom(Exploration):
     }
 
     seeds: int = 10
-    """Number of seeds of every cell."""
+    """The number of seeds per cell."""
     episodes: int = 5000
-    """Episodes of every run."""
+    """The number of episodes per run."""
 
     def agent(self, cell: Cell) -> AgentConfig:
         """Every transition counts once."""

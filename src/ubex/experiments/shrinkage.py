@@ -59,17 +59,17 @@ class Shrinkage(Experiment):
     )
 
     methods: tuple[str, ...] = ("exact-ube", "pombu", "ensemble-var", MANY)
-    """Estimators, and `many-samples` for the truth."""
+    """The estimators by their names, and `many-samples` for the truth."""
     sizes: tuple[int, ...] = (4, 6)
-    """Number of states, without the terminal one."""
+    """The numbers of states, without the terminal one."""
     episodes: int = 30
-    """Episodes of data."""
+    """The number of episodes of data."""
     num_models: int = 5
-    """Posterior samples that an estimator gets."""
+    """The number of posterior samples that an estimator gets."""
     many: int = 2000
-    """Posterior samples behind `many-samples`."""
+    """The number of posterior samples behind `many-samples`."""
     discount: float = 0.95
-    """Discount factor."""
+    """The discount factor."""
 
     def __post_init__(self) -> None:
         """Refuses fields that make no sense."""

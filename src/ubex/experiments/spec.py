@@ -71,7 +71,7 @@ class Experiment(ABC):
     """Values of `--preset`."""
 
     seeds: int = 5
-    """Number of seeds of every cell."""
+    """The number of seeds per cell."""
     study: Annotated[str, tyro.conf.Suppress] = field(default="", metadata=UNRECORDED)
     """The preset that gives its runs their name; none if empty."""
 

@@ -30,27 +30,28 @@ class Train(Experiment):
     )
 
     seeds: int = 1
-    """Number of seeds."""
+    """The number of seeds."""
     env: str = "deep-sea"
-    """A name from `ubex list`, a Gymnasium id, or module:Class; with Discrete spaces."""
+    """The environment: a name from `ubex list`, a Gymnasium id, or module:Class.
+    Tabular agents need Discrete spaces, and deep agents need Box spaces with bounded actions."""
     agent: str = "exact-ube"
-    """An estimator, by its name or as module:name, or psrl."""
+    """The agent. A tabular one is an estimator, by its name or as module:name, or psrl. `ubex list` names the deep ones."""
     episodes: int = 200
-    """Episodes of every seed."""
+    """The number of episodes per seed."""
     horizon: int | None = None
-    """Steps after which an episode is cut off, besides what the environment does."""
+    """The number of steps after which an episode is cut off, besides what the environment does."""
     env_args: str = "{}"
-    """Settings of the environment, as JSON: '{"size": 20}'."""
+    """Settings of the environment, as a JSON object such as '{"size": 20}'."""
     num_models: int = 5
-    """N, posterior samples."""
+    """The number N of posterior samples."""
     gain: float = 1.0
-    """lambda, exploration gain."""
+    """The exploration gain lambda: how much a standard deviation is worth."""
     discount: float = 0.99
-    """Discount factor of planning."""
+    """The discount factor of planning."""
     u_min: float = 0.0
-    """Clip of the uncertainty rewards."""
+    """The least uncertainty reward. Smaller ones are clipped."""
     ties: str = "first"
-    """first or random maximiser."""
+    """Which of several best actions is taken: first or random."""
     repeats: int = 1
     """How often each observed transition counts."""
 

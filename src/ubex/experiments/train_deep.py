@@ -50,30 +50,33 @@ class TrainDeep(Experiment):
     )
 
     seeds: int = 1
-    """Number of seeds."""
+    """The number of seeds."""
     env: str = "sparse-pendulum"
-    """A name from `ubex list`, a Gymnasium id, or module:Class; Box observations and bounded Box actions."""
+    """The environment: a name from `ubex list`, a Gymnasium id, or module:Class.
+    Tabular agents need Discrete spaces, and deep agents need Box spaces with bounded actions."""
     agent: str = "exact-ube"
-    """One of the deep agents of `ubex list`."""
+    """The agent. A tabular one is an estimator, by its name or as module:name, or psrl. `ubex list` names the deep ones."""
     steps: int = 20_000
-    """Steps in the environment of every seed."""
+    """The number of steps in the environment per seed."""
     preset: str = "laptop"
-    """paper, or laptop: small networks and short rollouts."""
+    """The sizes of networks and rollouts: paper or laptop."""
     settings: str = "{}"
-    """Other settings of the agent, as JSON: '{"updates_per_step": 10}'."""
+    """Other settings of the agent, as a JSON object such as '{"updates_per_step": 10}'."""
     horizon: int | None = None
-    """Steps after which an episode is cut off, besides what the environment does."""
+    """The number of steps after which an episode is cut off, besides what the environment does."""
     env_args: str = "{}"
-    """Settings of the environment, as JSON: '{"g": 5.0}'."""
+    """Settings of the environment, as a JSON object such as '{"g": 5.0}'."""
     termination: str = ""
-    """Where episodes end inside the models: learned, none, or module:function, in JAX, of (observation, action, next
-    observation). By default as the environment knows, if it is one of ours, else learned."""
+    """Where episodes end inside the models: learned, none, or module:function.
+    The function, in JAX, is of (observation, action, next observation).
+    By default it is what the environment knows, if it is one of ours, else learned."""
     reward: str = ""
-    """module:function, in JAX, of the same three, where the reward is known; by default the models learn it."""
+    """The reward, where it is known, as module:function. The function, in JAX, is of the same three.
+    By default the models learn it."""
     evaluate_every: int = 2_000
-    """Steps between two evaluations."""
+    """The number of steps between two evaluations."""
     evaluation_episodes: int = 5
-    """Episodes of an evaluation."""
+    """The number of episodes per evaluation."""
 
     def __post_init__(self) -> None:
         """Refuses fields that make no sense; the environment is looked at by `make`."""

@@ -152,7 +152,7 @@ def one_bar(axes: Axes, at: float, width: float, look: Look, point: Point, cap: 
 
 
 def lines(axes: Axes, panel: Panel, content: Chart) -> None:
-    """A line a series with a marker and a standard-error bar at each place."""
+    """One line per series, with a marker and a standard-error bar at each place."""
     for series in panel.series:
         x, mean, error = arrays(series, content.spec.cap)
         axes.errorbar(x, mean, yerr=error, capsize=2, elinewidth=0.9, **line_style(series.look))
@@ -164,7 +164,7 @@ def lines(axes: Axes, panel: Panel, content: Chart) -> None:
 
 
 def band_lines(axes: Axes, panel: Panel, content: Chart) -> None:
-    """A mean line a series with a standard-error band, and a few markers to tell lines apart without colour."""
+    """One mean line per series, with a standard-error band and a few markers to tell lines apart without colour."""
     for offset, series in enumerate(panel.series):
         x, mean, error = arrays(series, content.spec.cap)
         every = max(len(x) // MARKS_ON_A_CURVE, 1)

@@ -25,7 +25,7 @@ FORMATS = {".png": "PNG", ".gif": "GIF", ".webp": "WEBP"}
 MAPS = re.compile(r"maps-.*\.npz")
 SEED = re.compile(r"seed-(0|[1-9][0-9]{0,8})", re.ASCII)
 WIDE = 480
-"""Pixels from which on a picture has a line of its own."""
+"""Width in pixels from which on a picture has a line of its own."""
 MOST_LINES = 8
 """Skipped files that are named; the others are counted."""
 
@@ -84,9 +84,9 @@ class Gallery:
 
     cells: Sequence[tuple[str, Sequence[Shelf]]]
     problems: Sequence[str]
-    """What was skipped, a line each."""
+    """What was skipped, with one line per file."""
     linked: int
-    """Files that had no room on the page."""
+    """Number of files that had no room on the page."""
 
 
 @dataclass(frozen=True)

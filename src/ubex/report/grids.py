@@ -17,7 +17,7 @@ from ubex.runs.folder import RunFolder, as_seconds
 from ubex.runs.progress import duration
 
 VERDICTS = {"match": "\u2713", "within 5%": "\u2248", "differs": "\u2260", "too few seeds": "?", "no published value": "\u2013"}
-"""A symbol for each verdict, so that it does not hang on colour."""
+"""A symbol for each verdict, so that it does not depend on colour."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Grid:
 
 
 def intervals(results: pd.DataFrame) -> dict[str, Grid]:
-    """A table a metric: mean and standard error, interquartile mean with its interval, and seeds."""
+    """One table per metric: mean and standard error, interquartile mean with its interval, and seeds."""
     if results.empty:
         return {}
     table = metrics.summarize(results)

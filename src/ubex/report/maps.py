@@ -1,4 +1,4 @@
-"""Value maps along a run as one figure: a row an episode, a column a quantity, like the figure in the paper's appendix."""
+"""Value maps along a run as one figure: one row per episode, one column per quantity, like a figure in the paper's appendix."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def read(path: Path) -> Maps:
 
 
 def in_rows(found: Sequence[Maps]) -> list[Maps]:
-    """By episode, at most six, evenly chosen with the first and the last."""
+    """The maps by episode: at most six, evenly chosen, with the first and the last."""
     ordered = sorted(found, key=lambda maps: maps.episode)
     places = np.linspace(0, len(ordered) - 1, min(len(ordered), MOST_ROWS)).round().astype(int)
     return [ordered[place] for place in places]

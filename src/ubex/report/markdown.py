@@ -1,4 +1,4 @@
-"""Every result as Markdown, next to the published values, with its runs, for a page of the docs that nobody types."""
+"""Every result as Markdown, next to the published values, with its runs, for a page of the docs that is generated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write(folder: Path, target: Path) -> Path:
 
 
 def tables(runs: list[RunFolder]) -> str:
-    """An environment after the other: ours against published, misses, what has no published counterpart, and the runs."""
+    """One environment after the other: ours against published, misses, what has no published counterpart, and the runs."""
     parts = []
     for environment in dict.fromkeys(name for run in runs for name in environments(run)):
         here = [run for run in runs if environment in environments(run)]

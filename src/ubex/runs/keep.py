@@ -34,16 +34,16 @@ GROWS = ("seeds", "command", "git")
 
 @dataclass(frozen=True)
 class Keep:
-    """Keeps the tables of a run and what was asked for; cells, checkpoints and pictures stay behind."""
+    """Keep the tables of a run and what was asked for. Cells, checkpoints and pictures stay behind."""
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """The run folder."""
     target: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[TARGET]")] = None
-    """Where to keep it: results/EXPERIMENT/NAME by default, with the name of the run folder."""
+    """The folder to keep it in. By default it is results/EXPERIMENT/NAME, with the name of the run folder."""
     columns: tuple[str, ...] = ()
     """Keep only these metrics of curves.csv."""
     wide: bool = False
-    """Keep one small table instead: one line per cell and seed, one column per metric, four digits."""
+    """Keep one small table instead. It has one line per cell and seed, one column per metric, and numbers of four digits."""
 
     def __call__(self) -> Path:
         """The folder that the run was kept in."""

@@ -140,7 +140,7 @@ def bootstrap_interval(
     bootstrap is. Equal values give an empty interval; one value says nothing about its spread and gives (NaN, NaN).
 
     Args:
-        values: One value a seed; NaNs are left out.
+        values: One value per seed; NaNs are left out.
         statistic: A function of an array; where it takes an `axis`, as `np.mean` does, all resamples are done at once.
         confidence: Coverage asked for, in (0, 1).
         resamples: Number of bootstrap samples.
@@ -275,7 +275,7 @@ def without_counterpart(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def _fitting(table: pd.DataFrame, group: Mapping[str, Any]) -> pd.Series:
-    """Which published rows a group of seeds is to be held against."""
+    """Which published rows a group of seeds is compared with."""
     preset = group.get("preset", PAPER)
     fits = pd.Series(pd.isna(preset) or preset == PAPER, index=table.index)
     for key in KEYS:

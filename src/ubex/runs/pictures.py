@@ -80,11 +80,11 @@ def axis(name: str, values: ArrayLike) -> np.ndarray:
 
 
 def animation(frames: Sequence[UInt8[np.ndarray, "H W 3"]], fps: float) -> bytes:
-    """Frames as a looped GIF at their own speed, thinned to about 20 a second and at most 150; the last one is always in.
+    """Frames as a looped GIF at their own speed, thinned to about 20 per second and at most 150; the last one is always in.
 
     Args:
         frames: Pictures of one size.
-        fps: Frames a second as they were taken.
+        fps: Frames per second as they were taken.
 
     Example:
         >>> animation([np.zeros((4, 4, 3), np.uint8)] * 2, fps=20.0)[:3]

@@ -14,7 +14,7 @@ from ubex.runs.jobs import Failed, Job, Result
 ENOUGH = 0.005
 """Share of a run from which its end can be guessed: before it, most of the time went into compiling."""
 LINE_SECONDS = 10.0
-"""Without a terminal, at most a line in this time, so that a log stays readable."""
+"""Shortest time between two lines where there is no terminal, so that a log stays readable."""
 MAX_ROWS = 8
 
 

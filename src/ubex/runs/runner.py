@@ -37,16 +37,16 @@ VERSIONS = ("jax", "jaxlib", "numpy", "scipy", "pandas")
 
 @dataclass(frozen=True)
 class Options:
-    """How to run, as against what."""
+    """How to run an experiment, not what to run."""
 
     backend: str = "local"
-    """Where the cells run: local or ray."""
+    """Where the cells are run: local or ray."""
     address: str | None = None
-    """Address of a Ray cluster; without one, Ray is started here."""
+    """The address of a Ray cluster. Without one, Ray is started on this machine."""
     workers: int | None = None
-    """Worker processes (local) or CPUs (a Ray started here); all cores by default."""
+    """The number of worker processes, or of CPUs for a Ray that is started here. By default all cores are used."""
     track: tuple[str, ...] = ()
-    """Also write the metrics to: tensorboard, wandb."""
+    """Also write the metrics to these trackers: tensorboard, wandb."""
 
     def __post_init__(self) -> None:
         """Refuses values that make no sense."""

@@ -1,7 +1,7 @@
 """What a run leaves on disk, so that it can be killed at any moment and continued.
 
     DIR/spec.json                          what was asked for, written once, and again when seeds are added
-    DIR/history.jsonl                      a line per invocation: versions, machine, command, how it ended
+    DIR/history.jsonl                      one line per invocation: versions, machine, command, how it ended
     DIR/cells/ID/seed-K/metrics.json       scalars and curves of one cell and seed
     DIR/cells/ID/seed-K/done.json          completion marker with the checksum of the metrics, written last
     DIR/cells/ID/seed-K/error.json         why it failed, where it did

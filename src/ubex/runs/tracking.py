@@ -23,7 +23,7 @@ class Tracker(Protocol):
 
 
 class TensorBoard:
-    """Event files under DIR/tensorboard, a folder each cell and seed."""
+    """Event files under DIR/tensorboard, with one folder per cell and seed."""
 
     def __init__(self, out: Path, name: str) -> None:
         """Needs the extra `tensorboard`."""
@@ -56,7 +56,7 @@ class TensorBoard:
 
 
 class WandB:
-    """One W&B run each cell and seed, grouped by cell. Without an API key it stays offline, under DIR/wandb."""
+    """One W&B run per cell and seed, grouped by cell. Without an API key it stays offline, under DIR/wandb."""
 
     def __init__(self, out: Path, name: str) -> None:
         """Needs the extra `wandb`."""

@@ -20,7 +20,7 @@ from ubex.tabular.models import Dense, Flat, Known, PlanningModel, Single
 from ubex.types import Key
 
 MAX_STEPS = 40
-"""Improvements an update may make (appendix, "Policy optimization")."""
+"""Most improvements that one update may make (appendix, "Policy optimization")."""
 
 
 class Optimism(NamedTuple):

@@ -43,7 +43,7 @@ class Truth(NamedTuple):
 
 
 def sample_chains(posterior: TabularPosterior, policy: PolicyArray, key: KeyLike, num_samples: int) -> Chains:
-    """Draws chains, a chunk of MDPs at a time."""
+    """Draws chains, one chunk of MDPs at a time."""
     num_samples = checks.whole("num_samples", num_samples, 2)
     if policy.ndim == 1:
         posterior, policy = only(posterior, policy), np.ones((posterior.num_states, 1))
