@@ -24,12 +24,9 @@ class Killed(Exception):
     """Stands for a kill."""
 
 
-@pytest.mark.parametrize("method", ["ensemble-mean", "sac"])
-def test_it_is_the_compiled_loop_also_when_it_is_killed(method: str, tmp_path: Path) -> None:
-    settings, env = config(method=method, retain=2), drifting()
-    seeds = loop.begin(settings, env, KEYS, SEGMENTS)
-    buffers = loop.begin_buffers(settings, env, len(KEYS)) if settings.model_based else None
-    returns = []
+def test_it_is_the_compiled_loop_also_when_it_is_killed(tmp_path: Path) -> None:
+    settings, env, returns = config(method="ensemble-mean", retain=2), drifting(), []
+    seeds, buffers = loop.begin(settings, env, KEYS, SEGMENTS), loop.begin_buffers(settings, env, len(KEYS))
     for index in range(SEGMENTS):
         seeds, buffers, segment = loop.advance(settings, env, KEYS, seeds, buffers, index)
         returns.append(np.asarray(segment.evaluation.returns))
@@ -47,4 +44,4 @@ def test_it_is_the_compiled_loop_also_when_it_is_killed(method: str, tmp_path: P
     run = driver.run(learner, SEGMENTS, JobContext(CheckpointFolder(tmp_path), lambda *_: None), record)
     np.testing.assert_array_equal(run.history["return"], returns)
     jax.tree.map(np.testing.assert_array_equal, (run.state.seeds, run.state.buffers), (seeds, buffers))
-    assert (run.state.bad.tolist(), run.resumed, len(run.state.refills)) == ([-1, -1], 1, 2 * settings.model_based)
+    assert (run.state.bad.tolist(), run.resumed, len(run.state.refills)) == ([-1, -1], 1, 2)

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -30,13 +30,8 @@ from ubex.types import MDP, InputError, Key
 WITHOUT_DEVIATION = (PSRL, "ensemble-mean")
 
 
-class Views(NamedTuple):
-    """What the agent holds, for every state and action."""
-
-    policy: Int[np.ndarray, " S"]
-    """Greedy in the mean MDP."""
-    mean: Float[np.ndarray, "S A"]
-    deviation: Float[np.ndarray, "S A"]
+Views: TypeAlias = tuple[Int[np.ndarray, " S"], Float[np.ndarray, "S A"], Float[np.ndarray, "S A"]]
+"""What the agent holds: the policy that is greedy in the mean MDP, and mean and deviation of its values."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +88,7 @@ class TabularBackend(TabularLearner):
         place, done = self._states("observation", observation, 0), self._states("action", action, 1)
         if place.shape != done.shape:
             raise InputError(f"observation and action must go together, but their shapes are {place.shape} and {done.shape}")
-        views = self._known(state)
-        mean, deviation = views.mean[place, done], views.deviation[place, done]
+        mean, deviation = (values[place, done] for values in self._known(state)[1:])
         return (mean, deviation) if place.ndim else (float(mean), float(deviation))
 
     def play(
@@ -129,11 +123,9 @@ class TabularBackend(TabularLearner):
         self, state: TabularState, observations: Any, axes: tuple[int, int], points: int
     ) -> tuple[np.ndarray, np.ndarray, tuple[()]]:
         """Mean and standard deviation for all states and actions, or for given states."""
-        views = self._known(state)
-        if observations is None:
-            return views.mean, views.deviation, ()
-        states = self._states("observations", observations, 0)
-        return views.mean[states], views.deviation[states], ()
+        _, mean, deviation = self._known(state)
+        places = slice(None) if observations is None else self._states("observations", observations, 0)
+        return mean[places], deviation[places], ()
 
     def _firsts(self) -> tuple[int, int]:
         """The environment's own numbers of the first state and action."""
@@ -156,17 +148,17 @@ class TabularBackend(TabularLearner):
 
     @float64
     def _look(self, state: TabularState) -> Views:
-        found = _look(self.config, plan_key(state), Belief(*(jnp.asarray(x) for x in state.belief)))
+        found = _look(self.config, plan_key(state), jax.tree.map(jnp.asarray, state.belief))
         policy, mean, deviation = (np.asarray(x)[: self.env.num_states] for x in found)
-        return Views(policy, mean, deviation)
+        return policy, mean, deviation
 
     def _policy(self, state: TabularState, deterministic: bool) -> Int[np.ndarray, " S"]:
         """Greedy in the mean MDP, or the policy of the next episode."""
-        return self._known(state).policy if deterministic else self._explore(state)
+        return self._known(state)[0] if deterministic else self._explore(state)
 
     @float64
     def _explore(self, state: TabularState) -> Int[np.ndarray, " S"]:
-        planned = plan(self.config, plan_key(state), Belief(*(jnp.asarray(x) for x in state.belief))).policy
+        planned = plan(self.config, plan_key(state), jax.tree.map(jnp.asarray, state.belief)).policy
         return np.asarray(planned)[: self.env.num_states]
 
 
