@@ -16,10 +16,10 @@ LAYERS = [
     {"keys", "precision", "checks", "imports", "ube", "closed_form"},
     {"estimators", "envs"},
     {"tabular", "deep"},
-    {"calls", "training"},
+    {"calls"},
     {"runs", "doctor"},
     {"callbacks"},
-    {"agent"},
+    {"learn"},
     {"bench"},
     {"experiments", "report"},
     {"demo"},
@@ -71,6 +71,6 @@ def test_the_root_only_exports_names() -> None:
 
 
 def test_every_test_file_mirrors_a_module() -> None:
-    for part in ("tabular", "deep"):
+    for part in ("tabular", "deep", "learn"):
         for path in (ROOT / "tests" / part).glob("test_*.py"):
             assert (PACKAGE / part / path.name.removeprefix("test_")).exists(), path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import operator
 import os
@@ -159,3 +160,14 @@ def policy_array(policy: ArrayLike, num_states: int, num_actions: int) -> np.nda
     if np.all((array == 0.0) | (array == 1.0)):
         array = array.argmax(axis=1).astype(np.int32)
     return array
+
+
+def json_object(name: str, text: str) -> dict[str, Any]:
+    """What a text says that holds a JSON object."""
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise InputError(f"{name} must be a JSON object, such as '{{\"size\": 20}}', but it is {text!r}")
+    return found

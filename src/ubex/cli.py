@@ -220,8 +220,8 @@ class Evaluate:
 
     def __call__(self) -> int:
         """Evaluates every agent that is there."""
-        from ubex.agent import Agent
         from ubex.experiments.train_deep import AGENT_FILE
+        from ubex.learn.agent import Agent
         from ubex.runs.store import ARTIFACTS, write_atomically
 
         target = self.target

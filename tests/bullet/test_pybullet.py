@@ -24,12 +24,12 @@ SIZES = {"pybullet-halfcheetah": (20, 6, 26), "pybullet-walker2d": (20, 6, 22), 
 @pytest.mark.parametrize(("name", "sizes"), SIZES.items())
 def test_observations_have_everything_but_the_feet_contacts(name: str, sizes: tuple[int, int, int]) -> None:
     env = LOCOMOTION[name].make()
-    world = adapter.world(env)
-    assert (world.task.observation_size, world.task.action_size) == sizes[:2]
-    world.reset(0, 1)
+    hosted = adapter.hosted(env)
+    assert (hosted.task.observation_size, hosted.task.action_size) == sizes[:2]
+    hosted.reset(0, 1)
     contacts = 0
     for step in range(60):
-        seen = world.step(np.full(sizes[1], (-1.0) ** (step // 8), np.float32), step, step).observation
+        seen = hosted.step(np.full(sizes[1], (-1.0) ** (step // 8), np.float32), step, step).observation
         whole = env.unwrapped.robot.calc_state()
         assert whole.shape == sizes[2:]
         np.testing.assert_array_equal(seen, whole[: sizes[0]])

@@ -19,7 +19,7 @@ KEYS = jax.random.split(jax.random.key(0), 2)
 ENV = drifting()
 
 
-def start(settings: DeepConfig, keys: Any = KEYS, segments: int = 3) -> tuple[loop.Seed, Any]:
+def start(settings: DeepConfig, keys: Any = KEYS, segments: int = 3) -> tuple[loop.RunState, Any]:
     buffers = loop.begin_buffers(settings, ENV, len(keys)) if settings.model_based else None
     return loop.begin(settings, ENV, keys, segments), buffers
 

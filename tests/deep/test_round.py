@@ -38,14 +38,14 @@ def batch(*leading: int) -> Batch:
 
 
 @functools.cache
-def rounds(settings: DeepConfig) -> tuple[agents.Agent, agents.Agent, list[agents.Info]]:
+def rounds(settings: DeepConfig) -> tuple[agents.AgentState, agents.AgentState, list[agents.Info]]:
     """An agent before and after a few rounds on the same batch."""
     first = agents.init(settings, KEY, TASK)
     model = dynamics.init(settings, KEY, TASK) if settings.model_based else None
     shared, own = batch(settings.batch_size), batch(settings.num_models, settings.batch_size)
 
     @jax.jit
-    def step(agent: agents.Agent, key: Any) -> tuple[agents.Agent, agents.Info]:
+    def step(agent: agents.AgentState, key: Any) -> tuple[agents.AgentState, agents.Info]:
         noise = draw_noise(settings, TASK, key)
         return gradient_round(settings, TASK, noise, agent, model, shared, own)
 
@@ -58,10 +58,10 @@ def rounds(settings: DeepConfig) -> tuple[agents.Agent, agents.Agent, list[agent
     return first, agent, seen
 
 
-TRAILS: dict[DeepConfig, list[agents.Agent]] = {}
+TRAILS: dict[DeepConfig, list[agents.AgentState]] = {}
 
 
-def trail(settings: DeepConfig) -> list[agents.Agent]:
+def trail(settings: DeepConfig) -> list[agents.AgentState]:
     """The agent after each of these rounds."""
     rounds(settings)
     return TRAILS[settings]

@@ -48,31 +48,31 @@ class Line(gymnasium.Env[Any, Any]):
 
 
 def test_observations_are_copies_in_float32_and_actions_are_scaled() -> None:
-    world = adapter.world(Line())
-    first = world.reset(0, seed=1)
+    hosted = adapter.hosted(Line())
+    first = hosted.reset(0, seed=1)
     kept = first.copy()
-    moved = world.step(np.array([0.5], np.float32), 0, 0)
+    moved = hosted.step(np.array([0.5], np.float32), 0, 0)
     assert first.dtype == moved.observation.dtype == np.float32
     np.testing.assert_array_equal(first, kept)
     np.testing.assert_allclose(moved.observation, kept + np.array([0.3, 1.0]), rtol=1e-6)
-    np.testing.assert_allclose(world.scaled(np.array([[-1.0], [0.0], [1.0]], np.float32)), [[0.0], [2.0], [4.0]])
-    np.testing.assert_allclose(world.unscaled(np.array([1.0])), [-0.5])
-    np.testing.assert_array_equal(world.reset(0, seed=1), kept)
-    world.env.at = world.env.at.astype(np.float32)  # an environment that needs no conversion
-    first = world.reset(0, seed=1)
-    world.step(np.array([0.5], np.float32), 0, 0)
+    np.testing.assert_allclose(hosted.scaled(np.array([[-1.0], [0.0], [1.0]], np.float32)), [[0.0], [2.0], [4.0]])
+    np.testing.assert_allclose(hosted.unscaled(np.array([1.0])), [-0.5])
+    np.testing.assert_array_equal(hosted.reset(0, seed=1), kept)
+    hosted.env.at = hosted.env.at.astype(np.float32)  # an environment that needs no conversion
+    first = hosted.reset(0, seed=1)
+    hosted.step(np.array([0.5], np.float32), 0, 0)
     np.testing.assert_array_equal(first, kept)
 
 
 def test_a_time_limit_is_not_termination() -> None:
-    world = adapter.world(Line(limit=2))
-    world.reset(0, seed=1)
-    assert [world.step(np.zeros(1, np.float32), i, i)[2:] for i in range(2)] == [(False, False), (False, True)]
-    world = adapter.world(Line(limit=100), horizon=2)
-    world.reset(0, seed=1)
-    assert world.step(np.zeros(1, np.float32), 0, 1)[2:] == (False, True)
-    world.env.at[0] = 5.0
-    assert world.step(np.zeros(1, np.float32), 1, 1)[2:] == (True, False)
+    hosted = adapter.hosted(Line(limit=2))
+    hosted.reset(0, seed=1)
+    assert [hosted.step(np.zeros(1, np.float32), i, i)[2:] for i in range(2)] == [(False, False), (False, True)]
+    hosted = adapter.hosted(Line(limit=100), horizon=2)
+    hosted.reset(0, seed=1)
+    assert hosted.step(np.zeros(1, np.float32), 0, 1)[2:] == (False, True)
+    hosted.env.at[0] = 5.0
+    assert hosted.step(np.zeros(1, np.float32), 1, 1)[2:] == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -89,19 +89,19 @@ def test_a_time_limit_is_not_termination() -> None:
     ],
 )
 def test_what_an_environment_does_wrong_is_named_with_its_step(broken: str, message: str) -> None:
-    world = adapter.world(Line(broken))
-    world.reset(10)
+    hosted = adapter.hosted(Line(broken))
+    hosted.reset(10)
     for number in (10, 11):
-        world.step(np.zeros(1, np.float32), number, number - 10)
+        hosted.step(np.zeros(1, np.float32), number, number - 10)
     with pytest.raises(InputError, match=message):
-        world.step(np.zeros(1, np.float32), 12, 2)
+        hosted.step(np.zeros(1, np.float32), 12, 2)
 
 
 def test_an_endless_episode_needs_a_horizon() -> None:
-    world = adapter.world(Line(limit=10**9))
-    world.reset(0)
+    hosted = adapter.hosted(Line(limit=10**9))
+    hosted.reset(0)
     with pytest.raises(InputError, match="longer than 10000 steps: give it a horizon"):
-        world.step(np.zeros(1, np.float32), 0, MAX_STEPS - 1)
+        hosted.step(np.zeros(1, np.float32), 0, MAX_STEPS - 1)
 
 
 @pytest.mark.parametrize(
@@ -120,18 +120,18 @@ def test_what_is_not_supported_gets_one_line(change: dict[str, Any], message: st
     for name, space in change.items():
         setattr(env, name, space)
     with pytest.raises(InputError, match=message) as caught:
-        adapter.world(env)
+        adapter.hosted(env)
     assert "\n" not in str(caught.value)
 
 
 def test_terminates_sees_actions_in_the_bounds() -> None:
-    world = adapter.world(Line(), terminates=lambda o, a, n: a[0] > 3.0)
+    hosted = adapter.hosted(Line(), terminates=lambda o, a, n: a[0] > 3.0)
     at = jnp.zeros(2, jnp.float32)
-    assert [bool(world.task.terminates(at, jnp.array([a], jnp.float32), at)) for a in (0.4, 0.6)] == [False, True]
-    assert not bool(adapter.world(Line()).task.terminates(at, at[:1], at))
+    assert [bool(hosted.task.terminates(at, jnp.array([a], jnp.float32), at)) for a in (0.4, 0.6)] == [False, True]
+    assert not bool(adapter.hosted(Line()).task.terminates(at, at[:1], at))
     env = sparse_pendulum()
-    assert adapter.world(env).task.terminates is env.terminates
-    assert adapter.world(gymnasium.make("ubex/SparsePendulum-v0")).task.terminates is env.terminates
+    assert adapter.hosted(env).task.terminates is env.terminates
+    assert adapter.hosted(gymnasium.make("ubex/SparsePendulum-v0")).task.terminates is env.terminates
 
 
 @pytest.mark.parametrize(
@@ -145,20 +145,20 @@ def test_terminates_sees_actions_in_the_bounds() -> None:
 )
 def test_bad_terminates(terminates: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        adapter.world(Line(), terminates=terminates)
+        adapter.hosted(Line(), terminates=terminates)
 
 
 def test_a_known_reward_sees_actions_in_the_bounds() -> None:
-    world = adapter.world(Line(), reward=lambda o, a, n: a[0] + n[1])
-    assert world.task.reward is not None
+    hosted = adapter.hosted(Line(), reward=lambda o, a, n: a[0] + n[1])
+    assert hosted.task.reward is not None
     at = jnp.ones(2, jnp.float32)
-    assert float(world.task.reward(at, jnp.array([0.5], jnp.float32), at)) == 4.0
+    assert float(hosted.task.reward(at, jnp.array([0.5], jnp.float32), at)) == 4.0
     with pytest.raises(InputError, match="reward must give one float32 number"):
-        adapter.world(Line(), reward=lambda o, a, n: n)
+        adapter.hosted(Line(), reward=lambda o, a, n: n)
 
 
 def test_other_things_are_no_environments() -> None:
     with pytest.raises(InputError, match="but this is a int"):
-        adapter.world(3)
+        adapter.hosted(3)
     with pytest.raises(InputError, match="horizon must be at least 1"):
-        adapter.world(Line(), horizon=0)
+        adapter.hosted(Line(), horizon=0)

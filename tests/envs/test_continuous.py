@@ -12,11 +12,11 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import ubex
-from ubex import training
 from ubex.envs import ENVS
 from ubex.envs import gymnasium as gym
 from ubex.envs.base import TabularEnv
 from ubex.envs.continuous import ContinuousEnv, ContinuousStep, State
+from ubex.learn import tabular
 
 SETTINGS: dict[str, list[dict[str, Any]]] = {"sparse-pendulum": [{}, {"noise": 0.02, "action_cost": 0.1}]}
 """Settings to try besides those by default, by name."""
@@ -278,6 +278,6 @@ def test_termination_ends_an_episode_and_is_no_cut_off() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_tabular_agents_refuse_them_with_one_line(name: str) -> None:
     with pytest.raises(ubex.InputError, match=rf"^tabular agents need .*{name} is continuous; choose from: toy, deep-sea"):
-        training.environment(name)
+        tabular.environment(name)
     with pytest.raises(ubex.InputError, match="is continuous"):
-        training.environment(MADE[name])
+        tabular.environment(MADE[name])

@@ -73,10 +73,10 @@ def test_mujoco_is_quiet_and_the_adapter_takes_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     env = resolve.by_name(name, {})
-    world = adapter.world(env)
-    assert (world.task.observation_size, world.task.action_size) == sizes
-    assert world.reset(0, 3).shape == sizes[:1]
-    assert not world.step(np.zeros(sizes[1], np.float32), 0, 0).terminated
+    hosted = adapter.hosted(env)
+    assert (hosted.task.observation_size, hosted.task.action_size) == sizes
+    assert hosted.reset(0, 3).shape == sizes[:1]
+    assert not hosted.step(np.zeros(sizes[1], np.float32), 0, 0).terminated
     assert env.spec.max_episode_steps == locomotion.EPISODE
     assert list(tmp_path.iterdir()) == []  # MuJoCo would leave a log
     assert capfd.readouterr() == ("", "")
@@ -85,12 +85,12 @@ def test_mujoco_is_quiet_and_the_adapter_takes_it(
 def test_the_model_knows_where_episodes_end_unless_something_is_wrapped_around() -> None:
     env = LOCOMOTION["mujoco-walker2d"].make()
     fallen, upright = (jnp.asarray([height, *[0.0] * 16], jnp.float32) for height in (0.1, 1.2))
-    inside = adapter.world(env).task.terminates
+    inside = adapter.hosted(env).task.terminates
     assert adapter.knows_its_ends(env)
     assert bool(inside(upright, jnp.zeros(6), fallen))
     assert not bool(inside(upright, jnp.zeros(6), upright))
     halved = gymnasium.wrappers.TransformObservation(env, lambda seen: seen / 2.0, env.observation_space)
-    assert adapter.world(halved).task.terminates is adapter.never
+    assert adapter.hosted(halved).task.terminates is adapter.never
     assert not adapter.knows_its_ends(halved)
 
 

@@ -72,16 +72,15 @@ def test_a_killed_run_gives_the_same_numbers(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(Killed):
         deep_cells.learn(KEYS, env, config, 4, context(tmp_path / "b"), kill)
     again = deep_cells.learn(KEYS, env, config, 4, context(tmp_path / "b"), lambda *_: None)
-    np.testing.assert_array_equal(again.curves, whole.curves)
-    np.testing.assert_allclose(whole.curves[:, :, 0], 3.0)
+    np.testing.assert_array_equal(again.values, whole.values)
+    np.testing.assert_allclose(whole.values[:, :, 0], 3.0)
     other = DeepConfig(**{**SMALL, "critic_hidden": (5,)})
     with pytest.raises(InputError, match="other settings"):
         deep_cells.learn(KEYS, env, other, 4, context(tmp_path / "b"), lambda *_: None)
 
 
 def test_a_seed_whose_losses_are_not_finite_is_reported_and_the_others_are_kept(tmp_path: Path) -> None:
-    state = deep_cells.Progress(None, None, np.zeros((2, 3, len(deep_cells.COLUMNS))), np.asarray([7, -1]))  # type: ignore[arg-type]
-    found = deep_cells.outcomes([4, 5], state)
+    found = deep_cells.outcomes([4, 5], deep_cells.Curves(np.zeros((2, 3, len(deep_cells.COLUMNS))), np.asarray([7, -1])))
     assert found[4] == SeedError("seed 4: a loss is not finite at step 7")
     assert isinstance(found[5], Outcome)
 
@@ -99,9 +98,9 @@ def test_a_seed_whose_losses_are_not_finite_is_reported_and_the_others_are_kept(
 
 def test_an_infinite_reward_stops_the_seed(tmp_path: Path) -> None:
     env, config = still(float("inf")), DeepConfig(**SMALL)
-    state = deep_cells.learn(KEYS[:1], env, config, 5, context(tmp_path), lambda *_: None)
-    assert state.bad[0] == 0
-    assert np.isnan(state.curves[0, 1:]).all()  # nothing is run after all seeds broke
+    found = deep_cells.learn(KEYS[:1], env, config, 5, context(tmp_path), lambda *_: None)
+    assert found.bad[0] == 0
+    assert found.values.shape[1] == 1, "nothing is run after all seeds broke"
 
 
 def test_a_full_device_gets_one_line() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,9 +10,8 @@ from typing import Any
 import jax
 
 from ubex import checks
-from ubex.agent import Agent
 from ubex.deep.methods import DEEP_METHODS
-from ubex.types import InputError
+from ubex.learn.agent import Agent
 
 MOST_REST = 0.15
 """Share of a step that may be spent outside the environment and the device."""
@@ -41,15 +39,11 @@ class Host:
         for method in self.methods:
             checks.one_of("method", method, DEEP_METHODS)
         checks.whole("steps", self.steps, 1)
-        if not isinstance(self.changes(), dict):
-            raise InputError(f"settings must be a JSON object, but it is {self.settings!r}")
+        self.changes()
 
-    def changes(self) -> Any:
+    def changes(self) -> dict[str, Any]:
         """The other settings."""
-        try:
-            return json.loads(self.settings)
-        except json.JSONDecodeError:
-            return None
+        return checks.json_object("settings", self.settings)
 
     def __call__(self, say: Callable[[str], None]) -> dict[str, Any]:
         """All measurements, one after the other."""
@@ -64,8 +58,7 @@ def measure(settings: Host, method: str) -> dict[str, Any]:
     """One agent: seconds of the steps after everything is compiled, by what they were spent on; retraining is among them."""
     agent = Agent(method, settings.env, preset=settings.preset, **settings.changes())
     first = agent.config.initial_steps + agent.config.retrain_every
-    loop = agent._deep("bench").loop
-    loop._make_room(first + settings.steps)  # programs are compiled for all steps at once
+    agent.restore(agent.state._replace(capacity=first + settings.steps))  # programs are compiled for all steps at once
     agent.learn(first)
     before, start = agent.spent, time.perf_counter()
     agent.learn(settings.steps)

@@ -30,7 +30,7 @@ class Networks(NamedTuple):
     log_alpha: Any
 
 
-class Agent(NamedTuple):
+class AgentState(NamedTuple):
     """Everything that gradient rounds change."""
 
     actor: MLP
@@ -77,7 +77,7 @@ def training_precision(config: DeepConfig) -> contextlib.AbstractContextManager[
     return sixteen_bits() if config.precision == "halves" else precision(config)
 
 
-def init(config: DeepConfig, key: Key, task: Task) -> Agent:
+def init(config: DeepConfig, key: Key, task: Task) -> AgentState:
     """An untrained agent."""
     actor = policy.init(named(key, "actor"), task.observation_size, task.action_size, config.actor_hidden)
     critics = critic.init(config, named(key, "critics"), task)
@@ -90,7 +90,7 @@ def init(config: DeepConfig, key: Key, task: Task) -> Agent:
         None if unet is None else rates.unet.init(unet),
         rates.log_alpha.init(log_alpha),
     )
-    return Agent(actor, critics, critics, unet, unet, log_alpha, state)
+    return AgentState(actor, critics, critics, unet, unet, log_alpha, state)
 
 
 def optimisers(config: DeepConfig) -> Networks:

@@ -52,10 +52,10 @@ class ModelBuffer(NamedTuple):
     """Rows written so far, those that were overwritten included; the next place is this modulo the capacity."""
 
 
-def empty(config: DeepConfig, row: int) -> ModelBuffer:
-    """A buffer before the first rollouts."""
+def empty(config: DeepConfig, row: int, leading: tuple[int, ...] = ()) -> ModelBuffer:
+    """A buffer before the first rollouts, or as many as the leading axes say."""
     shape = (config.retain * config.rollouts * config.rollout_length, row)
-    return ModelBuffer(jnp.zeros(shape, jnp.float32), jnp.zeros((), jnp.int32))
+    return ModelBuffer(jnp.zeros((*leading, *shape), jnp.float32), jnp.zeros(leading, jnp.int32))
 
 
 def put(buffer: ModelBuffer, rows: Float[Array, "R D"], valid: Bool[Array, " R"]) -> ModelBuffer:

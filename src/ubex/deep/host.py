@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import functools
 import logging
-import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,14 +22,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from ubex.deep import agents, dynamics, refills, steps, termination
-from ubex.deep.agents import Agent, Info
+from ubex.deep.agents import AgentState, Info
 from ubex.deep.buffer import ModelBuffer, empty, width
+from ubex.deep.clock import Clock
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, Fitted
 from ubex.deep.refills import Refill
 from ubex.deep.rollout import Outlook
 from ubex.deep.termination import Termination
-from ubex.envs.adapter import Moved, World
+from ubex.envs.adapter import Episode, HostedEnv, Moved
 from ubex.envs.task import Task
 from ubex.keys import named
 from ubex.types import InputError, Key
@@ -43,7 +44,7 @@ SEED_LIMIT = 2**31
 class HostState(NamedTuple):
     """What a run carries on, and what a checkpoint holds."""
 
-    agent: Agent
+    agent: AgentState
     dynamics: Dynamics | None
     """None for agents without a model."""
     termination: Termination | None
@@ -51,7 +52,7 @@ class HostState(NamedTuple):
     refills: tuple[Refill, ...]
     """What made the rollouts, which are not held: so they can be made again."""
     data: Float[np.ndarray, "C D"]
-    """All transitions so far, oldest first."""
+    """All transitions so far, oldest first; in a run there are free places after them, which are written in place."""
     pending: Float[np.ndarray, " A"]
     """The action of the next step where its gradient rounds were made already, but the environment failed; else NaN."""
     step: int
@@ -67,27 +68,37 @@ class HostState(NamedTuple):
     key: Key
 
 
-class Episode(NamedTuple):
-    """A finished episode."""
+class Rounds(NamedTuple):
+    """The last gradient rounds, which the device may still be busy with."""
 
-    number: int
-    """Counted from 0."""
     step: int
-    """Steps in the environment so far."""
-    reward: float
-    """Its return, undiscounted."""
-    length: int
-    info: Info | None
-    """The last gradient rounds; None before training."""
+    info: Info
+    bad: Bool[Array, ""]
+    """Whether a loss is not finite."""
 
 
-class Shares(NamedTuple):
-    """Seconds of a run, by what they were spent on."""
+class HostRun(NamedTuple):
+    """A state, and what is made from it again when a run goes on."""
 
-    environment: float
-    device: float
-    """Starting its work and waiting for it, compilation included; on a CPU rounds may run while they are started."""
-    rest: float
+    state: HostState
+    buffers: ModelBuffer | None = None
+    on_device: Float[Array, "C D"] | None = None
+    """The transitions, for agents that learn from them."""
+    keys: tuple[int, Shaped[PRNGKeyArray, " F"], Shaped[PRNGKeyArray, "F G 2"] | None] | None = None
+    """A segment, and the keys of its steps and rounds."""
+    ends: Termination | None = None
+    """The classifier of terminations, once it has seen one: nothing is compiled for it before."""
+    fitted: Fitted | None = None
+    """How the last training of the models went."""
+    observation: Float[np.ndarray, " O"] | None = None
+    """Of the episode under way; None where it is still to be begun, or made again."""
+    total: float = 0.0
+    """Its return so far."""
+    action: Float[np.ndarray, " A"] | None = None
+    """What is done next; None where it is still to be chosen."""
+    last: Rounds | None = None
+    sound: HostState | None = None
+    """Where to go back to at a loss that is not finite."""
 
 
 def begin(
@@ -108,252 +119,245 @@ def begin(
     modelled = config.model_based
     model = dynamics.init(config, named(key, "model"), task) if modelled else None
     ends = termination.init(named(key, "termination"), task) if modelled and learn_ends else None
-    data, none = (
-        np.zeros((rows, width(task.observation_size, task.action_size)), np.float32),
-        np.full(task.action_size, np.nan, np.float32),
-    )
+    data = np.zeros((rows, width(task.observation_size, task.action_size)), np.float32)
     history = tuple[Refill, ...]()
     if model is not None:
         written = np.zeros(config.num_buffers, np.int32)
         history = tuple(refills.recorded(0, written, model, agent.actor, ends if known else None) for known in ends_known)
-    return HostState(agent, model, ends, history, data, none, 0, 0, 0, 0, 0, key)
+    return HostState(agent, model, ends, history, data, no_action(task), 0, 0, 0, 0, 0, key)
 
 
+def no_action(task: Task) -> Float[np.ndarray, " A"]:
+    """What stands for an action where none is pending."""
+    return np.full(task.action_size, np.nan, np.float32)
+
+
+@dataclass(frozen=True)
 class HostLoop:
-    """One run: the state, and what is made from it again when a run goes on. Its attributes change from step to step."""
+    """The loop of one agent on one environment: functions of a run, which use up what they are given."""
 
-    def __init__(self, config: DeepConfig, world: World, state: HostState) -> None:
-        """Goes on from a state."""
-        self.config, self.world = config, world
-        self.data = state.data
-        self._take(state)
-        self.buffers: ModelBuffer | None = None
-        self.fitted: Fitted | None = None
-        """How the last training of the models went."""
-        self.spent = Shares(0.0, 0.0, 0.0)
-        self._on_device = jnp.zeros((1, self.data.shape[1]), jnp.float32)  # the transitions, for agents that learn from them
-        self._keys: tuple[int, Shaped[PRNGKeyArray, " F"], Shaped[PRNGKeyArray, "F G 2"] | None] | None = None
-        self._sound: HostState | None = None
-        self._ends: Termination | None = None
+    config: DeepConfig
+    env: HostedEnv
+    clock: Clock = field(default_factory=Clock, kw_only=True)
 
-    def _take(self, state: HostState) -> None:
-        """Everything but the data, of which only the number of rows counts."""
-        self.agent: Agent = steps.copied(state.agent)  # rounds use their arguments up, and targets start as the same arrays
-        self.dynamics, self.termination, self.refills = state.dynamics, state.termination, state.refills
-        self.pending = None if np.isnan(state.pending).any() else state.pending
-        self.count, self.episodes, self.begun, self.elapsed = state.step, state.episodes, state.begun, state.elapsed
-        self.capacity, self.key = state.capacity, state.key
-        self.buffers = None
-        self._last: tuple[int, Info, Bool[Array, ""]] | None = None
+    def done(self, run: HostRun) -> int:
+        """Steps."""
+        return run.state.step
 
-    @property
-    def state(self) -> HostState:
-        """What a checkpoint holds."""
-        pending = np.full(self.world.task.action_size, np.nan, np.float32) if self.pending is None else self.pending
-        learned = (self.agent, self.dynamics, self.termination, self.refills, self.data[: self.count], pending)
-        return HostState(*learned, self.count, self.episodes, self.begun, self.elapsed, self.capacity, self.key)
+    def restore(self, kept: HostState) -> HostRun:
+        """A run that goes on. Rounds use their arguments up, and targets start as the same arrays: so it has a copy."""
+        return HostRun(kept._replace(agent=steps.copied(kept.agent)))
 
-    def run(self, steps: int, watch: Callable[[Episode], bool]) -> None:
-        """Makes this many steps; `watch` sees every finished episode and says whether to go on.
+    def whole(self, run: HostRun) -> HostRun:
+        """The run, or the last sound state where an interrupt came while the agent was being used up."""
+        return self.restore(run.sound) if run.sound is not None and run.state.agent.log_alpha.is_deleted() else run
 
-        When the environment fails, everything up to the step before is kept and the loop can go on. At a loss that is not
-        finite, the loop goes back to the last training of the models, or the start of the run if that is later.
+    def kept(self, run: HostRun) -> HostState:
+        """What a checkpoint holds: no free places."""
+        state = self.whole(run).state
+        return state._replace(data=state.data[: state.step])
+
+    def notes(self, run: HostRun) -> dict[str, Any]:
+        """Transitions, and for every retraining whose rollouts are held whether a termination had been seen."""
+        state = self.whole(run).state
+        return {"rows": state.step, "refills": [one.termination is not None for one in state.refills]}
+
+    def ready(self, run: HostRun, goal: int) -> HostRun:
+        """A run that is about to go on to step `goal`; its episode is made again, since others may have used the environment.
+
+        Programs are compiled for a capacity: it is fixed while a run lasts, and at least doubled by a longer one.
         """
-        began, before = time.perf_counter(), self.spent
-        try:
-            self._steps(self.count + steps, watch)
-        finally:
-            rest = time.perf_counter() - began - sum(self.spent[:2]) + sum(before[:2])
-            self.spent = self.spent._replace(rest=self.spent.rest + rest)
+        self.clock.start()
+        run = self.whole(run)
+        state, buffers = run.state, run.buffers
+        room, capacity = state.data, state.capacity if goal <= state.capacity else max(goal, 2 * state.capacity)
+        if room.shape[0] < capacity:
+            room = np.zeros((capacity, state.data.shape[1]), np.float32)
+            room[: state.step] = state.data[: state.step]
+        if buffers is not None and buffers.rows.is_deleted():  # by an interrupt
+            buffers = None
+        return run._replace(
+            state=state._replace(data=room, capacity=capacity),
+            buffers=buffers,
+            on_device=jnp.zeros((1, room.shape[1]), jnp.float32) if self.config.model_based else jnp.array(room.copy()),
+            observation=None,
+            action=None,
+            sound=None,
+        )
 
-    def _steps(self, goal: int, watch: Callable[[Episode], bool]) -> None:
-        self._make_room(goal)
-        self._sound = None
-        observation, total = self._resume() if self.elapsed else (self._reset(), 0.0)
-        while self.count < goal:
-            index, number = self._place()
-            training, early = index >= 0, self.config.model_based
-            if training and (number == 0 or self._sound is None):
-                self._secure()
-            if training and self.config.model_based and self.pending is None:
-                self._retrain(index, number)
-            action = self.pending
-            if action is None:
-                action = self._choose(index, number, observation)
-                if training and early:
-                    self.pending = action
-                    self._dispatch(number, self.count)
-            moved = self._move(action)
-            self._keep(observation, action, moved)
-            if training and not early:
-                self._dispatch(number, self.count - 1)
-            observation, total = moved.observation, total + moved.reward
-            if moved.terminated or moved.truncated:
-                length, self.elapsed = self.elapsed, 0
-                self.episodes += 1
-                self._check()
-                info = None if self._last is None else self._last[1]
-                if not watch(Episode(self.episodes - 1, self.count, total, length, info)):
-                    break
-                if self.count < goal:
-                    observation, total = self._reset(), 0.0
-        self._check()
+    def advance(self, run: HostRun, goal: int) -> tuple[HostRun, Episode | FloatingPointError | None]:
+        """One piece on the way to step `goal`: a reset, the choice of an action, or a step, which may end an episode.
 
-    def _place(self) -> tuple[int, int]:
+        When the environment fails in a piece, the run before it is good. At a loss that is not finite, the run goes back to
+        the last training of the models, or its own start if that is later, and says why.
+        """
+        if run.observation is None:
+            return (self._resume(run) if run.state.elapsed else self._reset(run)), None
+        return self._choose(run) if run.action is None else self._move(run, run.observation, run.action, goal)
+
+    def _place(self, state: HostState) -> tuple[int, int]:
         """The segment of the next step and its number there; segment -1 is what comes before training."""
         first = self.config.initial_steps
-        return divmod(self.count - first, self.config.retrain_every) if self.count >= first else (-1, self.count)
+        return divmod(state.step - first, self.config.retrain_every) if state.step >= first else (-1, state.step)
 
-    def _make_room(self, rows: int) -> None:
-        """Programs are compiled for a capacity: it is fixed while a run lasts, and at least doubled by a longer one."""
-        if rows > self.capacity:
-            self.capacity = max(rows, 2 * self.capacity)
-        if self.data.shape[0] < self.capacity:
-            room = np.zeros((self.capacity, self.data.shape[1]), np.float32)
-            room[: self.count] = self.data[: self.count]
-            self.data = room
-        if not self.config.model_based:
-            self._on_device = jnp.array(self.data.copy())
-
-    def _seed(self) -> int:
-        """Of the episode under way."""
-        key = jax.random.fold_in(named(self.key, "environment"), self.begun - 1)
-        return int(jax.random.bits(key, dtype=jnp.uint32)) % SEED_LIMIT
-
-    def _reset(self) -> Float[np.ndarray, " O"]:
+    def _reset(self, run: HostRun) -> HostRun:
         """A new episode."""
-        start = time.perf_counter()
-        self.begun, self.elapsed, self.pending = self.begun + 1, 0, None
-        observation = self.world.reset(self.count, self._seed())
-        self._add(environment=time.perf_counter() - start)
-        return observation
+        state = run.state._replace(begun=run.state.begun + 1, elapsed=0, pending=no_action(self.env.task))
+        with self.clock.measure("environment"):
+            observation = self.env.reset(state.step, seed_of(state))
+        return run._replace(state=state, observation=observation, total=0.0)
 
-    def _resume(self) -> tuple[Float[np.ndarray, " O"], float]:
+    def _resume(self, run: HostRun) -> HostRun:
         """The observation and the return so far of the episode under way, or of a new one where it cannot be had again."""
-        start = time.perf_counter()
-        first, size = self.count - self.elapsed, self.world.task.observation_size
-        acted, total = slice(size, size + self.world.task.action_size), 0.0
-        observation = self.world.reset(first, self._seed())
-        for number in range(first, self.count):
-            row = self.data[number]
-            if not np.array_equal(observation, row[:size]):
-                break  # before an action is made anew where nobody expects it
-            moved = self.world.step(row[acted], number, number - first)
-            observation, total = moved.observation, total + moved.reward
-            if not (np.array_equal(observation, row[-size - 1 : -1]) and np.float32(moved.reward) == row[acted.stop]):
-                break
-        else:
-            self._add(environment=time.perf_counter() - start)
-            LOG.info("going on at step %d, %d steps into an episode that was made again", self.count, self.elapsed)
-            return observation, total
-        self._add(environment=time.perf_counter() - start)
-        LOG.warning(
-            "%s does not give the same episode for the same seed and actions: going on at step %d with a new one",
-            self.world.name,
-            self.count,
-        )
-        return self._reset(), 0.0
+        state, size = run.state, self.env.task.observation_size
+        first, acted, total = state.step - state.elapsed, slice(size, size + self.env.task.action_size), 0.0
+        with self.clock.measure("environment"):
+            observation, same = self.env.reset(first, seed_of(state)), True
+            for number in range(first, state.step):
+                row = state.data[number]
+                same = np.array_equal(observation, row[:size])
+                if same:  # no action is made anew where nobody expects it
+                    moved = self.env.step(row[acted], number, number - first)
+                    observation, total = moved.observation, total + moved.reward
+                    same = np.array_equal(observation, row[-size - 1 : -1]) and np.float32(moved.reward) == row[acted.stop]
+                if not same:
+                    break
+        if same:
+            LOG.info("going on at step %d, %d steps into an episode that was made again", state.step, state.elapsed)
+            return run._replace(observation=observation, total=total)
+        message = "%s does not give the same episode for the same seed and actions: going on at step %d with a new one"
+        LOG.warning(message, self.env.name, state.step)
+        return self._reset(run)
 
-    def _move(self, action: Float[np.ndarray, " A"]) -> Moved:
-        start = time.perf_counter()
-        moved = self.world.step(action, self.count, self.elapsed)
-        self._add(environment=time.perf_counter() - start)
-        return moved
+    def _choose(self, run: HostRun) -> tuple[HostRun, FloatingPointError | None]:
+        """A sampled action, after the rounds before it are done; with a model, its own rounds are started."""
+        index, number = self._place(run.state)
+        if index >= 0 and (number == 0 or run.sound is None):
+            run, error = self._secure(run)
+            if error is not None:
+                return run, error
+        if not np.isnan(run.state.pending).any():
+            return run._replace(action=run.state.pending), None
+        modelled = index >= 0 and self.config.model_based
+        if modelled and (number == 0 or run.buffers is None):
+            with self.clock.measure("device"):
+                run = self._retrain(run, index, number)
+        with self.clock.measure("device"):
+            keys = run.keys
+            if keys is None or keys[0] != index:
+                drawn = (steps.initial_keys(self.config, run.state.key), None)
+                keys = (index, *(drawn if index < 0 else steps.step_keys(self.config, run.state.key, np.int32(index))))
+            known = (keys[1], np.int32(number), run.state.agent.actor, run.observation)
+            action = np.asarray(steps.act(self.config, self.env.task, *known))
+        run = run._replace(keys=keys)
+        wrong = self._error(run)
+        if wrong is not None:
+            return self._back(run, wrong)
+        if modelled:
+            run = self._learn(run, number, run.state.step)
+            run = run._replace(state=run.state._replace(pending=action))
+        return run._replace(action=action), None
 
-    def _add(self, environment: float = 0.0, device: float = 0.0) -> None:
-        self.spent = self.spent._replace(environment=self.spent.environment + environment, device=self.spent.device + device)
+    def _move(
+        self, run: HostRun, observation: Float[np.ndarray, " O"], action: Float[np.ndarray, " A"], goal: int
+    ) -> tuple[HostRun, Episode | FloatingPointError | None]:
+        """A step in the environment; without a model, its rounds are started."""
+        state = run.state
+        with self.clock.measure("environment"):
+            moved = self.env.step(action, state.step, state.elapsed)
+        run, (index, number) = self._record(run, observation, action, moved), self._place(state)
+        if index >= 0 and not self.config.model_based:
+            run = self._learn(run, number, state.step)
+        over = moved.terminated or moved.truncated
+        error = self._error(run) if over or run.state.step >= goal else None
+        if error is not None:
+            return self._back(run, error)
+        if not over:
+            return run, None
+        losses = {} if run.last is None else {name: float(loss) for name, loss in run.last.info._asdict().items()}
+        known = {name: loss for name, loss in losses.items() if not np.isnan(loss)}
+        ended = Episode(run.state.step, state.episodes, run.total, run.state.elapsed, known)
+        return run._replace(state=run.state._replace(elapsed=0, episodes=state.episodes + 1), observation=None), ended
 
-    def _retrain(self, index: int, number: int) -> None:
-        """At the start of a segment new models and new rollouts; where a run goes on, the rollouts that it had again."""
-        if number > 0 and self.buffers is not None:
-            return
-        assert self.dynamics is not None
-        start = time.perf_counter()
-        data, place, task = jnp.array(self.data.copy()), np.int32(index), self.world.task
-        if self.buffers is None:
-            one, number_of = empty(self.config, self.data.shape[1]), self.config.num_buffers
-            blank: ModelBuffer = jax.tree.map(lambda x: jnp.zeros((number_of, *x.shape), x.dtype), one)
-            self.buffers = refills.again(self.refills, blank, functools.partial(self._refill, data))
-        if number == 0:
-            self.dynamics, self.fitted = steps.fit(self.config, task, self.key, self.dynamics, data, place)
-            if self.termination is not None and self.data[: self.count, -1].any():
-                ends = (self.termination, data, place)
-                self.termination = steps.fit_termination(self.config, task, self.key, *ends)
-        self._ends = None  # nothing is compiled for the classifier before it has seen a termination
-        if self.termination is not None and np.isfinite(self.termination.log_odds):
-            self._ends = self.termination
-        if number == 0:
-            buffers, self.buffers = self.buffers, None
-            made = refills.recorded(index, buffers.written, self.dynamics, self.agent.actor, self._ends)
-            self.buffers = self._refill(data, buffers, made)
-            self.refills = refills.needed((*self.refills, made), self.buffers)
-        self.buffers.written.block_until_ready()
-        self._add(device=time.perf_counter() - start)
-
-    def _refill(self, data: Float[Array, "C D"], buffers: ModelBuffer, made: Refill) -> ModelBuffer:
-        """The buffers, used up, with the rollouts of one retraining."""
-        known = (made.dynamics, made.actor, buffers, data, made.segment, made.termination)
-        filled: tuple[ModelBuffer, Outlook] = steps.refill(self.config, self.world.task, self.key, *known)
-        return filled[0]
-
-    def _choose(self, index: int, number: int, observation: Float[np.ndarray, " O"]) -> Float[np.ndarray, " A"]:
-        """A sampled action, after the rounds before it are done."""
-        start = time.perf_counter()
-        if self._keys is None or self._keys[0] != index:
-            if index < 0:
-                self._keys = (index, steps.initial_keys(self.config, self.key), None)
-            else:
-                self._keys = (index, *steps.step_keys(self.config, self.key, np.int32(index)))
-        at = np.int32(number)
-        action = np.asarray(steps.act(self.config, self.world.task, self._keys[1], at, self.agent.actor, observation))
-        self._add(device=time.perf_counter() - start)
-        self._check()
-        return action
-
-    def _dispatch(self, number: int, step: int) -> None:
-        """Starts the rounds after this step; nothing waits for them here."""
-        assert self._keys is not None
-        assert self._keys[2] is not None
-        start = time.perf_counter()
-        at, count = np.int32(number), np.int32(self.count)
-        known = (self.dynamics, self.buffers, self._on_device, count, self._ends)
-        self.agent, info, bad = steps.rounds_after(self.config, self.world.task, self._keys[2], at, self.agent, *known)
-        self._last = (step, info, bad)
-        self._add(device=time.perf_counter() - start)
-
-    def _secure(self) -> None:
-        """Remembers the run as it is now, to go back to when a loss is not finite."""
-        self._check()
-        start = time.perf_counter()
-        if not bool(steps.finite(self.agent)):
-            self._go_back(f"a weight is not finite at step {self.count}")
-        self._sound = self.state._replace(agent=steps.copied(self.agent))
-        self._add(device=time.perf_counter() - start)
-
-    def _check(self) -> None:
-        """Stops at a loss that is not finite."""
-        start = time.perf_counter()
-        bad = self._last is not None and bool(self._last[2])
-        self._add(device=time.perf_counter() - start)
-        if bad:
-            assert self._last is not None
-            step, info, _ = self._last
-            names = LOSSES if self.config.has_unet else LOSSES[:2]
-            found = [name for name in names if not np.isfinite(getattr(info, name))]
-            self._go_back(f"{' and '.join(found) or 'a loss'} is not finite at step {step}")
-
-    def _go_back(self, why: str) -> None:
-        """Raises, with the agent as it was when its numbers were sound."""
-        kept = ""
-        if self._sound is not None:
-            self._take(self._sound)
-            kept = f"; the agent is kept as it was at step {self.count}"
-        raise FloatingPointError(f"{why}{kept}")
-
-    def _keep(self, observation: Float[np.ndarray, " O"], action: Float[np.ndarray, " A"], moved: Moved) -> None:
-        row = self.data[self.count]
-        ends = np.array([moved.terminated], np.float32)
+    def _record(
+        self, run: HostRun, observation: Float[np.ndarray, " O"], action: Float[np.ndarray, " A"], moved: Moved
+    ) -> HostRun:
+        """The run with one more transition."""
+        state, on_device, ends = run.state, run.on_device, np.array([moved.terminated], np.float32)
+        row = state.data[state.step]
         row[:] = np.concatenate((observation, action, np.array([moved.reward], np.float32), moved.observation, ends))
         if not self.config.model_based:
-            self._on_device = steps.append(self._on_device, np.int32(self.count), row.copy())
-        self.count, self.elapsed, self.pending = self.count + 1, self.elapsed + 1, None
+            on_device = steps.append(on_device, np.int32(state.step), row.copy())
+        after = state._replace(step=state.step + 1, elapsed=state.elapsed + 1, pending=no_action(self.env.task))
+        total = run.total + moved.reward
+        return run._replace(state=after, on_device=on_device, observation=moved.observation, total=total, action=None)
+
+    def _retrain(self, run: HostRun, index: int, number: int) -> HostRun:
+        """At the start of a segment new models and new rollouts; where a run goes on, the rollouts that it had again."""
+        state, buffers, fitted, task = run.state, run.buffers, run.fitted, self.env.task
+        data, place, model, ends = jnp.array(state.data.copy()), np.int32(index), state.dynamics, state.termination
+        assert model is not None
+        refill = functools.partial(self._refill, state.key, data)
+        if buffers is None:
+            blank = empty(self.config, state.data.shape[1], (self.config.num_buffers,))
+            buffers = refills.again(state.refills, blank, refill)
+        if number == 0:
+            model, fitted = steps.fit(self.config, task, state.key, model, data, place)
+            if ends is not None and state.data[: state.step, -1].any():
+                ends = steps.fit_termination(self.config, task, state.key, ends, data, place)
+        in_use = ends if ends is not None and np.isfinite(ends.log_odds) else None
+        history = state.refills
+        if number == 0:
+            made = refills.recorded(index, buffers.written, model, state.agent.actor, in_use)
+            buffers = refill(buffers, made)
+            history = refills.needed((*history, made), buffers)
+        buffers.written.block_until_ready()
+        state = state._replace(dynamics=model, termination=ends, refills=history)
+        return run._replace(state=state, buffers=buffers, ends=in_use, fitted=fitted)
+
+    def _refill(self, key: Key, data: Float[Array, "C D"], buffers: ModelBuffer, made: Refill) -> ModelBuffer:
+        """The buffers, used up, with the rollouts of one retraining."""
+        known = (made.dynamics, made.actor, buffers, data, made.segment, made.termination)
+        filled: tuple[ModelBuffer, Outlook] = steps.refill(self.config, self.env.task, key, *known)
+        return filled[0]
+
+    def _learn(self, run: HostRun, number: int, step: int) -> HostRun:
+        """Starts the rounds after a step; nothing waits for them here."""
+        assert run.keys is not None
+        state = run.state
+        known = (state.dynamics, run.buffers, run.on_device, np.int32(state.step), run.ends)
+        with self.clock.measure("device"):
+            keys, at = run.keys[2], np.int32(number)
+            agent, info, bad = steps.rounds_after(self.config, self.env.task, keys, at, state.agent, *known)
+        return run._replace(state=state._replace(agent=agent), last=Rounds(step, info, bad))
+
+    def _secure(self, run: HostRun) -> tuple[HostRun, FloatingPointError | None]:
+        """Remembers the run as it is now, to go back to when a loss is not finite."""
+        error = self._error(run)
+        with self.clock.measure("device"):
+            if error is None and not bool(steps.finite(run.state.agent)):
+                error = f"a weight is not finite at step {run.state.step}"
+            if error is not None:
+                return self._back(run, error)
+            return run._replace(sound=run.state._replace(agent=steps.copied(run.state.agent))), None
+
+    def _error(self, run: HostRun) -> str | None:
+        """What was wrong with the last rounds, if anything."""
+        with self.clock.measure("device"):
+            if run.last is None or not bool(run.last.bad):
+                return None
+        names = LOSSES if self.config.has_unet else LOSSES[:2]
+        found = [name for name in names if not np.isfinite(getattr(run.last.info, name))]
+        return f"{' and '.join(found) or 'a loss'} is not finite at step {run.last.step}"
+
+    def _back(self, run: HostRun, why: str) -> tuple[HostRun, FloatingPointError]:
+        """The run as it was when its numbers were sound, and why."""
+        if run.sound is None:
+            return run, FloatingPointError(why)
+        return self.restore(run.sound), FloatingPointError(f"{why}; the agent is kept as it was at step {run.sound.step}")
+
+
+def seed_of(state: HostState) -> int:
+    """The seed of the episode under way."""
+    key = jax.random.fold_in(named(state.key, "environment"), state.begun - 1)
+    return int(jax.random.bits(key, dtype=jnp.uint32)) % SEED_LIMIT

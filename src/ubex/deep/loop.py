@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from ubex.deep import actor as policy
 from ubex.deep import agents, dynamics, refills, steps
-from ubex.deep.agents import Agent, Info
+from ubex.deep.agents import AgentState, Info
 from ubex.deep.buffer import Batch, ModelBuffer, empty, pack, width
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, Fitted
@@ -27,10 +27,10 @@ STRAGGLERS = 4
 """The models of all seeds are trained together until one seed in this many is left."""
 
 
-class Seed(NamedTuple):
+class RunState(NamedTuple):
     """What a run of one seed carries from segment to segment; of several seeds, on a leading axis."""
 
-    agent: Agent
+    agent: AgentState
     dynamics: Dynamics | None
     """None for agents without a model."""
     data: Float[Array, "*k C D"]
@@ -78,7 +78,7 @@ def _environment_step(
     return state, jnp.where(over, 0, elapsed + 1), row, step.reward
 
 
-def begin(config: DeepConfig, env: ContinuousEnv, keys: Shaped[PRNGKeyArray, " K"], segments: int) -> Seed:
+def begin(config: DeepConfig, env: ContinuousEnv, keys: Shaped[PRNGKeyArray, " K"], segments: int) -> RunState:
     """Untrained agents, and the first steps in the environment."""
     each = [agents.init(config, named(key, "agent"), env.task) for key in keys]
     agent = jax.tree.map(lambda *parts: jnp.stack(parts), *each)
@@ -87,7 +87,7 @@ def begin(config: DeepConfig, env: ContinuousEnv, keys: Shaped[PRNGKeyArray, " K
         models = [dynamics.init(config, named(key, "model"), env.task) for key in keys]
         model = jax.tree.map(lambda *parts: jnp.stack(parts), *models)
     data, state = _first_steps(config, env, keys, agent.actor, segments)
-    return Seed(agent, model, data, state, jnp.zeros(len(keys), jnp.int32))
+    return RunState(agent, model, data, state, jnp.zeros(len(keys), jnp.int32))
 
 
 @functools.partial(jax.jit, static_argnames=("config", "env", "segments"))
@@ -114,14 +114,12 @@ def _first_steps(
 
 def begin_buffers(config: DeepConfig, env: ContinuousEnv, seeds: int) -> ModelBuffer:
     """Model-generated buffers before the first rollouts: seeds x buffers."""
-    one = empty(config, width(env.observation_size, env.action_size))
-    leading = (seeds, config.num_buffers)
-    return ModelBuffer(jnp.zeros((*leading, *one.rows.shape), jnp.float32), jnp.zeros(leading, jnp.int32))
+    return empty(config, width(env.observation_size, env.action_size), (seeds, config.num_buffers))
 
 
 @functools.partial(jax.jit, static_argnames=("config", "env"))
 def fit(
-    config: DeepConfig, env: ContinuousEnv, keys: Shaped[PRNGKeyArray, " K"], seeds: Seed, index: Int[Array, ""]
+    config: DeepConfig, env: ContinuousEnv, keys: Shaped[PRNGKeyArray, " K"], seeds: RunState, index: Int[Array, ""]
 ) -> tuple[Dynamics, Fitted]:
     """Trains the models on all data before segment number `index`."""
 
@@ -175,19 +173,19 @@ def learn(
     config: DeepConfig,
     env: ContinuousEnv,
     keys: Shaped[PRNGKeyArray, " K"],
-    seeds: Seed,
+    seeds: RunState,
     buffers: ModelBuffer | None,
     index: Int[Array, ""],
-) -> tuple[Seed, Learned]:
+) -> tuple[RunState, Learned]:
     """The steps of segment number `index` in the environment, each followed by its gradient rounds."""
 
-    def one(key: Key, seed: Seed, buffers: ModelBuffer | None) -> tuple[Seed, Learned]:
+    def one(key: Key, seed: RunState, buffers: ModelBuffer | None) -> tuple[RunState, Learned]:
         numbers = jnp.arange(config.retrain_every, dtype=jnp.int32)
         for_steps, for_rounds = steps.step_keys(config, key, index)
 
         def step(
-            carry: Seed, now: tuple[Int[Array, ""], Key, Shaped[PRNGKeyArray, "G 2"]]
-        ) -> tuple[Seed, tuple[Info, Array, Array]]:
+            carry: RunState, now: tuple[Int[Array, ""], Key, Shaped[PRNGKeyArray, "G 2"]]
+        ) -> tuple[RunState, tuple[Info, Array, Array]]:
             number, for_step, keys = now
             state, elapsed, row, reward = _environment_step(env, for_step, carry.agent.actor, carry.env_state, carry.elapsed)
             place = steps.observed(config, index) + number
@@ -201,13 +199,13 @@ def learn(
         return seed, Learned(jax.tree.map(lambda x: jnp.mean(x), info), first_bad, jnp.sum(reward))
 
     with agents.precision(config):
-        result: tuple[Seed, Learned] = jax.vmap(one)(keys, seeds, buffers)
+        result: tuple[RunState, Learned] = jax.vmap(one)(keys, seeds, buffers)
     return result
 
 
 @functools.partial(jax.jit, static_argnames=("config", "env"))
 def evaluate(
-    config: DeepConfig, env: ContinuousEnv, keys: Shaped[PRNGKeyArray, " K"], agent: Agent, index: Int[Array, ""]
+    config: DeepConfig, env: ContinuousEnv, keys: Shaped[PRNGKeyArray, " K"], agent: AgentState, index: Int[Array, ""]
 ) -> Evaluation:
     """One episode with the mean action, numbered."""
 
@@ -244,10 +242,10 @@ def advance(
     config: DeepConfig,
     env: ContinuousEnv,
     keys: Shaped[PRNGKeyArray, " K"],
-    seeds: Seed,
+    seeds: RunState,
     buffers: ModelBuffer | None,
     index: int,
-) -> tuple[Seed, ModelBuffer | None, Segment]:
+) -> tuple[RunState, ModelBuffer | None, Segment]:
     """One whole segment and an evaluation after it; the given state and buffers are used up."""
     number = jnp.asarray(index, jnp.int32)
     fitted, outlook, made = None, None, None

@@ -20,7 +20,7 @@ from ubex import ube
 from ubex.deep import actor as policy
 from ubex.deep import agents, uncertainty
 from ubex.deep import critics as critic
-from ubex.deep.agents import Agent, Info, Networks, Opinion, opinion, training_precision
+from ubex.deep.agents import AgentState, Info, Networks, Opinion, opinion, training_precision
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics
@@ -57,11 +57,11 @@ def gradient_round(
     config: DeepConfig,
     task: Task,
     noise: Noise,
-    agent: Agent,
+    agent: AgentState,
     dynamics: Dynamics | None,
     shared: Batch,
     own: Batch,
-) -> tuple[Agent, Info]:
+) -> tuple[AgentState, Info]:
     """One update of everything.
 
     `shared` is a batch of the model-randomised buffer (of the environment's transitions for `sac`); `own` has one of each
@@ -117,7 +117,7 @@ def gradient_round(
     gradient = jax.grad(policy.temperature_loss)(agent.log_alpha, sampled.log_prob, entropy)
     log_alpha, alpha_state = descend(how.log_alpha, gradient, before.log_alpha, agent.log_alpha)
 
-    moved = Agent(
+    moved = AgentState(
         actor,
         critics,
         optax.incremental_update(critics, agent.critics_target, config.polyak),
@@ -162,7 +162,7 @@ def unet_loss(config: DeepConfig, raw: Float[Array, " B"], target: Float[Array, 
 def critic_targets(
     config: DeepConfig,
     noise: Float[Array, "M B A"],
-    agent: Agent,
+    agent: AgentState,
     shared: Batch,
     own: Batch,
     alpha: Float[Array, ""],

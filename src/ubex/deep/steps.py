@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from ubex.deep import actor as policy
 from ubex.deep import agents, dynamics, rollout, termination
-from ubex.deep.agents import Agent, Info
+from ubex.deep.agents import AgentState, Info
 from ubex.deep.buffer import Batch, ModelBuffer, below, pick, unpack
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, Fitted
@@ -127,12 +127,12 @@ def rounds(
     config: DeepConfig,
     task: Task,
     keys: Shaped[PRNGKeyArray, "G 2"],
-    agent: Agent,
+    agent: AgentState,
     model: Dynamics | None,
     buffers: ModelBuffer | None,
     data: Float[Array, "C D"],
     count: Int[Array, ""],
-) -> tuple[Agent, Info, Bool[Array, ""]]:
+) -> tuple[AgentState, Info, Bool[Array, ""]]:
     """The gradient rounds after one step in the environment: the agent, averages, and whether some loss is not finite.
 
     Agents without a model learn from the first `count` rows of the data; others do not look at them.
@@ -141,7 +141,7 @@ def rounds(
     if model is not None and config.has_unet and config.precision == "halves":
         model = model._replace(networks=halved(model.networks))  # once, not in every round
 
-    def update(agent: Agent, keys: Shaped[PRNGKeyArray, "2"]) -> tuple[Agent, Info]:
+    def update(agent: AgentState, keys: Shaped[PRNGKeyArray, "2"]) -> tuple[AgentState, Info]:
         noise = draw_noise(config, task, keys[0])
         shared, own = batches(config, task, keys[1], buffers, data, count)
         return gradient_round(config, task, noise, agent, model, shared, own)
@@ -159,13 +159,13 @@ def rounds_after(
     task: Task,
     keys: Shaped[PRNGKeyArray, "F G 2"],
     number: Int[Array, ""],
-    agent: Agent,
+    agent: AgentState,
     model: Dynamics | None,
     buffers: ModelBuffer | None,
     data: Float[Array, "C D"],
     count: Int[Array, ""],
     ends: Termination | None,
-) -> tuple[Agent, Info, Bool[Array, ""]]:
+) -> tuple[AgentState, Info, Bool[Array, ""]]:
     """The gradient rounds after step `number` of a segment; the agent is used up."""
     with agents.precision(config):
         return rounds(config, ending(task, ends), keys[number], agent, model, buffers, data, count)

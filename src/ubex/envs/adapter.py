@@ -6,7 +6,7 @@ Agents act in [-1, 1] and compute in float32; what the environment says is check
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -37,7 +37,21 @@ class Moved(NamedTuple):
     """The time limit cut the episode off, which is not termination: the value of what follows still counts."""
 
 
-class World(NamedTuple):
+class Episode(NamedTuple):
+    """A finished episode of training, whatever kind of agent made it."""
+
+    step: int
+    """Steps in the environment so far."""
+    number: int
+    """Counted from 0."""
+    reward: float
+    """Its return, undiscounted."""
+    length: int
+    losses: Mapping[str, float]
+    """Of the last gradient rounds; empty before training."""
+
+
+class HostedEnv(NamedTuple):
     """A checked environment. Its own state lives inside `env`, where nothing can save it."""
 
     env: Any
@@ -105,7 +119,7 @@ class World(NamedTuple):
         return observation.copy()  # some environments write into the array that they gave
 
 
-def world(env: Any, horizon: int | None = None, terminates: Any = None, reward: Any = None) -> World:
+def hosted(env: Any, horizon: int | None = None, terminates: Any = None, reward: Any = None) -> HostedEnv:
     """An environment after every check. `terminates` is a JAX function of (observation, action in its bounds, next
     observation); None means never. `reward` is another one; None means that it is not known.
 
@@ -149,7 +163,7 @@ def world(env: Any, horizon: int | None = None, terminates: Any = None, reward: 
         _check_function("reward", reward, size, len(low), "f", "one float32 number")
         known = in_bounds(reward, *bounds)
     rewards = own.env.reward_range if isinstance(own, GymContinuous) else None
-    return World(env, name, low, high, acted.dtype, horizon, Task(size, len(low), inside, known, rewards))
+    return HostedEnv(env, name, low, high, acted.dtype, horizon, Task(size, len(low), inside, known, rewards))
 
 
 def knows_its_ends(env: Any) -> bool:

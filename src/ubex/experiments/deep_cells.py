@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ubex.deep import loop, refills
-from ubex.deep.agents import Agent, Info
+from ubex.deep.agents import AgentState, Info
 from ubex.deep.config import DeepConfig
-from ubex.deep.loop import Evaluation, Seed, Segment
-from ubex.deep.refills import Refill
+from ubex.deep.loop import Evaluation, Segment
 from ubex.deep.rollout import Outlook
 from ubex.envs.continuous import ContinuousEnv
 from ubex.experiments.spec import Context, Curve, Outcome, SeedError
+from ubex.learn import driver
+from ubex.learn.deep import SegmentLearner, SegmentState
 from ubex.types import InputError, Key
 
 SOLVED = 150.0
@@ -35,19 +33,16 @@ COLUMNS = ("return", *TRAINING, *Outlook._fields, *Info._fields)
 """What is kept of every episode: shares of rollouts are means over buffers, and the last ones averages over gradient rounds."""
 
 
-class Progress(NamedTuple):
-    """What a run of K seeds needs to go on."""
+class Curves(NamedTuple):
+    """What a run of K seeds showed, of as many episodes as it made."""
 
-    seeds: Seed
-    refills: tuple[Refill, ...]
-    """What made the rows in the model-generated buffers; nothing for agents without a model."""
-    curves: Float[np.ndarray, "K E M"]
-    """`COLUMNS` after every episode; NaN for those to come."""
+    values: Float[np.ndarray, "K E M"]
+    """`COLUMNS` after every episode."""
     bad: Int[np.ndarray, " K"]
     """The step at which a seed's losses stopped being finite; -1 for those that are well."""
 
 
-Watch = Callable[[int, Agent, Evaluation], None]
+Watch = Callable[[int, AgentState, Evaluation], None]
 """(episode, agents, their evaluation) -> nothing: leaves pictures."""
 
 
@@ -58,46 +53,17 @@ def learn(
     episodes: int,
     context: Context,
     watch: Watch,
-) -> Progress:
-    """Runs an agent for a number of episodes with all keys together. An episode is one segment with an evaluation after it."""
-    stacked = jnp.stack(keys)
-    number = len(keys)
-    with out_of_memory(number):
-        seeds = loop.begin(config, env, stacked, episodes)
-        curves = np.full((number, episodes, len(COLUMNS)), np.nan)
-        state = Progress(seeds, blank(config, seeds, context.checkpoints.notes()), curves, np.full(number, -1, np.int64))
-        first, saved = 0, context.checkpoints.load(state)
-        if saved is not None:
-            first, state, _ = saved
-        buffers = loop.refilled(config, env, stacked, state.seeds.data, state.refills) if config.model_based else None
-        last = -math.inf
-        for index in range(first, episodes):
-            seeds, buffers, segment = loop.advance(config, env, stacked, state.seeds, buffers, index)
-            curves = state.curves.copy()
-            curves[:, index] = columns(segment)
-            step = np.asarray(segment.learned.bad_step)
-            bad = np.where((state.bad < 0) & (step >= 0), index * config.retrain_every + step, state.bad)
-            history = state.refills
-            if segment.refill is not None:
-                assert buffers is not None
-                history = refills.needed((*history, segment.refill), buffers)
-            state = Progress(seeds, history, curves, bad)
-            watch(index + 1, seeds.agent, segment.evaluation)
-            context.progress(index + 1, episodes)
-            if (bad >= 0).all():
-                break
-            if index + 1 < episodes and time.monotonic() - last >= CHECKPOINT_SECONDS:
-                context.checkpoints.save(index + 1, state, {"refills": len(history)})
-                last = time.monotonic()
-    return state
+) -> Curves:
+    """Runs an agent for a number of episodes with all keys together, or until the losses of all stopped being finite."""
 
+    def record(state: SegmentState, segment: Segment) -> tuple[driver.Rows, bool]:
+        watch(state.segment, state.seeds.agent, segment.evaluation)
+        return {"values": columns(segment)[None]}, bool((state.bad < 0).any())
 
-def blank(config: DeepConfig, seeds: Seed, notes: Mapping[str, Any] | None) -> tuple[Refill, ...]:
-    """A history in the structure of the one that a checkpoint with these notes holds."""
-    if notes is None or seeds.dynamics is None:
-        return ()
-    written = np.zeros((len(seeds.elapsed), config.num_buffers), np.int32)
-    return (refills.recorded(0, written, seeds.dynamics, seeds.agent.actor),) * int(notes.get("refills", 0))
+    with out_of_memory(len(keys)):
+        learner = SegmentLearner(config, env, jnp.stack(keys), episodes)
+        run = driver.run(learner, episodes, context, record, CHECKPOINT_SECONDS)
+    return Curves(np.ascontiguousarray(np.swapaxes(run.history["values"], 0, 1)), run.state.bad)
 
 
 def columns(segment: Segment) -> Float[np.ndarray, "K M"]:
@@ -128,12 +94,12 @@ def out_of_memory(number: int) -> Iterator[None]:
         ) from None
 
 
-def outcomes(seeds: Sequence[int], state: Progress) -> Mapping[int, Outcome | SeedError]:
+def outcomes(seeds: Sequence[int], found: Curves) -> Mapping[int, Outcome | SeedError]:
     """What each seed gives: its curves and their summary, or the step at which it failed."""
     return {
-        seed: SeedError(f"seed {seed}: a loss is not finite at step {state.bad[k]}")
-        if state.bad[k] >= 0
-        else outcome(state.curves[k])
+        seed: SeedError(f"seed {seed}: a loss is not finite at step {found.bad[k]}")
+        if found.bad[k] >= 0
+        else outcome(found.values[k])
         for k, seed in enumerate(seeds)
     }
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -16,10 +15,11 @@ from jaxtyping import Float, Int
 from ubex import checks, estimators
 from ubex.envs.base import TabularEnv
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Mode, Outcome, Table, grid, mode_of_device
+from ubex.learn import driver
+from ubex.learn.tabular import TabularLearner, TabularState
 from ubex.runs import metrics
 from ubex.tabular.agents import METHODS, AgentConfig
-from ubex.tabular.belief import Belief
-from ubex.tabular.loop import begin, run_batch, run_episodes
+from ubex.tabular.loop import Episodes
 
 PAPER_METHODS = ("exact-ube", "pombu", "ensemble-var", "psrl")
 OPTIMISTIC_METHODS = ("exact-ube", "pombu", "ensemble-var")
@@ -92,18 +92,8 @@ class Exploration(Experiment):
     def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
         """One agent for all episodes of every seed."""
         env = self.environment_of(cell)
-        done = explore(cell, seeds, env, self.agent(cell), self.episodes, context, self.score(env))
-        return {seed: self.outcome(env, done.score[k], done.steps[k]) for k, seed in enumerate(seeds)}
-
-
-class Progress(NamedTuple):
-    """What a run of K seeds needs to go on; with one seed there is no axis K in the belief."""
-
-    belief: Belief
-    score: Float[np.ndarray, "K E"]
-    """One number an episode; NaN for those to come."""
-    steps: Int[np.ndarray, "K E"]
-    """Improvements of the update before each episode."""
+        found = explore(cell, seeds, env, self.agent(cell), self.episodes, context, self.score(env))
+        return {seed: self.outcome(env, *one) for seed, *one in zip(seeds, *found, strict=True)}
 
 
 Score = Callable[[Float[np.ndarray, " B"], Int[np.ndarray, "B S"]], Float[np.ndarray, " B"]]
@@ -112,33 +102,19 @@ Score = Callable[[Float[np.ndarray, " B"], Int[np.ndarray, "B S"]], Float[np.nda
 
 def explore(
     cell: Cell, seeds: Sequence[int], env: TabularEnv, config: AgentConfig, episodes: int, context: Context, score: Score
-) -> Progress:
-    """Runs an agent for a number of episodes, all seeds together, and returns the score of each episode."""
-    with jax.enable_x64(True):
-        keys = jnp.stack([cell.key(seed) for seed in seeds])
-        together, belief = len(seeds) > 1, begin(env)
-        if together:
-            belief = jax.tree.map(lambda x: jnp.stack([x] * len(seeds)), belief)
-        shape = (len(seeds), episodes)
-        state = Progress(belief, np.full(shape, np.nan), np.zeros(shape, np.int32))
-        first, saved = 0, context.checkpoints.load(state)
-        if saved is not None:
-            first, state, _ = saved
-        for start in range(first, episodes, BLOCK):
-            numbers = np.arange(start, min(start + BLOCK, episodes), dtype=np.int32)
-            block = run_batch if together else run_episodes
-            belief, out = block(env, config, keys if together else keys[0], state.belief, jnp.asarray(numbers))
-            scores, steps = state.score.copy(), state.steps.copy()
-            returns, policies = np.asarray(out.returns, np.float64), np.asarray(out.policies)
-            for k in range(len(seeds)):
-                scores[k, numbers] = score(returns[k], policies[k]) if together else score(returns, policies)
-            steps[:, numbers] = np.asarray(out.steps)
-            state = Progress(belief, scores, steps)
-            done = int(numbers[-1]) + 1
-            context.progress(done, episodes)
-            if done < episodes:
-                context.checkpoints.save(done, state, {"seeds": list(seeds)})
-    return state
+) -> tuple[Float[np.ndarray, "K E"], Int[np.ndarray, "K E"]]:
+    """Runs an agent for a number of episodes, all seeds together: of each episode its score, and the improvements of the update
+    before it."""
+    keys = [cell.key(seed) for seed in seeds]
+
+    def record(state: TabularState, block: Episodes) -> tuple[driver.Rows, bool]:
+        returns, policies, steps = block if len(seeds) > 1 else (x[None] for x in block)
+        scores = [score(*one) for one in zip(returns, policies, strict=True)]
+        return {"score": np.stack(scores, axis=1), "steps": np.transpose(steps)}, True
+
+    learner = TabularLearner(env, config, jnp.stack(keys) if len(seeds) > 1 else keys[0], BLOCK)
+    found = driver.run(learner, episodes, context, record).history
+    return np.ascontiguousarray(found["score"].T), np.ascontiguousarray(found["steps"].T).astype(np.int32)
 
 
 def agent_config(cell: Cell, **fixed: Any) -> AgentConfig:

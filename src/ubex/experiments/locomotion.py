@@ -14,8 +14,6 @@ import pandas as pd
 import tyro
 
 from ubex import checks
-from ubex.agent import Agent
-from ubex.agent.deep import configured
 from ubex.deep.config import PRECISIONS
 from ubex.deep.methods import DEEP_METHODS
 from ubex.deep.presets import AUTO, chosen
@@ -25,6 +23,8 @@ from ubex.experiments.exploration import value_and_error
 from ubex.experiments.pendulum import PAPER_METHODS
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, Preset, SeedError, Table
 from ubex.experiments.train_deep import TrainDeep
+from ubex.learn.agent import Agent
+from ubex.learn.deep_agent import configured
 from ubex.runs import metrics
 from ubex.types import InputError
 

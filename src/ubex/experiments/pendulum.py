@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 
 from ubex import checks
 from ubex.deep import actor as policy
-from ubex.deep.agents import Agent, Opinion, opinion
+from ubex.deep.agents import AgentState, Opinion, opinion
 from ubex.deep.config import PRECISIONS, DeepConfig
 from ubex.deep.loop import Evaluation
 from ubex.deep.methods import DEEP_METHODS
@@ -165,10 +165,10 @@ class Pendulum(Experiment):
         settings: Mapping[str, Any] = cell.settings
         env, config = sparse_pendulum(settings["noise"]), self.agent(cell)
 
-        def watch(episode: int, agents: Agent, evaluation: Evaluation) -> None:
+        def watch(episode: int, agents: AgentState, evaluation: Evaluation) -> None:
             if 0 in seeds and (episode in self.pictures or episode == self.episodes):
                 first = list(seeds).index(0)
-                one: Agent = jax.tree.map(lambda x: x[first], agents)
+                one: AgentState = jax.tree.map(lambda x: x[first], agents)
                 context.keep(0, f"maps-{episode}.npz", value_maps(config, one, episode))
                 if episode == self.episodes:
                     context.keep(0, "last-evaluation.gif", video(evaluation, first))
@@ -200,12 +200,12 @@ class Pendulum(Experiment):
 
 
 @functools.partial(jax.jit, static_argnames="config")
-def held(config: DeepConfig, agent: Agent, observation: Float[Array, "B 3"]) -> Opinion:
+def held(config: DeepConfig, agent: AgentState, observation: Float[Array, "B 3"]) -> Opinion:
     """What an agent holds of its mean actions."""
     return opinion(config, agent.critics, agent.unet, observation, policy.mode(agent.actor, observation))
 
 
-def value_maps(config: DeepConfig, agent: Agent, episode: int) -> bytes:
+def value_maps(config: DeepConfig, agent: AgentState, episode: int) -> bytes:
     """Mean values and standard deviations at the mean action over angle and velocity (figure pendulum_viz)."""
     angle, velocity = (x.ravel() for x in np.meshgrid(ANGLES, VELOCITIES))
     seen = held(config, agent, jnp.asarray(np.stack((np.cos(angle), np.sin(angle), velocity), axis=-1), jnp.float32))

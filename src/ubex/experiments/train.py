@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 import pandas as pd
-from jaxtyping import Float
 
-from ubex import checks, training
+from ubex import checks
 from ubex.experiments.exploration import value_and_error
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, Table
+from ubex.learn import driver, tabular
 from ubex.runs import metrics
-from ubex.tabular.belief import Belief
-from ubex.types import InputError
 
-EXAMPLE = """'{"size": 20}'"""
 BLOCK = 25
 """Episodes between two checkpoints."""
-
-
-class Progress(NamedTuple):
-    """What a run needs to go on."""
-
-    belief: Belief
-    returns: Float[np.ndarray, " E"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +59,7 @@ class Train(Experiment):
         """Refuses fields that make no sense, the environment's included."""
         super().__post_init__()
         checks.whole("episodes", self.episodes, 1)
-        training.agent_config(self.agent, self.settings())
+        tabular.agent_config(self.agent, self.settings())
 
     def settings(self) -> dict[str, Any]:
         """The agent's settings."""
@@ -82,13 +68,7 @@ class Train(Experiment):
 
     def make(self) -> Any:
         """The environment."""
-        try:
-            arguments = json.loads(self.env_args)
-        except json.JSONDecodeError:
-            arguments = None
-        if not isinstance(arguments, dict):
-            raise InputError(f"env_args must be a JSON object, such as {EXAMPLE}, but it is {self.env_args!r}")
-        return training.environment(self.env, self.horizon, arguments)
+        return tabular.environment(self.env, self.horizon, checks.json_object("env_args", self.env_args))
 
     def cells(self) -> Sequence[Cell]:
         """The one cell."""
@@ -100,32 +80,18 @@ class Train(Experiment):
     def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
         """Block by block, resumable between blocks."""
         (seed,) = seeds
-        world, config = self.make(), training.agent_config(self.agent, self.settings())
-        with jax.enable_x64(True):
-            notes = context.checkpoints.notes() or {}
-            state = Progress(training.first_belief(world, notes.get("places", 1)), np.full(self.episodes, np.nan))
-            first, saved = 0, context.checkpoints.load(state)
-            if saved is not None:
-                first, state, _ = saved
-            for start in range(first, self.episodes, BLOCK):
-                numbers = np.arange(start, min(start + BLOCK, self.episodes), dtype=np.int32)
-                out = training.run_block(world, config, cell.key(seed), state.belief, numbers)
-                returns = state.returns.copy()
-                returns[numbers] = out.returns
-                state = Progress(jax.tree.map(jnp.asarray, out.belief), returns)
-                done = int(numbers[-1]) + 1
-                context.progress(done, self.episodes)
-                if done < self.episodes:
-                    places = int(state.belief.counts.shape[-1])
-                    context.checkpoints.save(done, state, {"seed": seed, "places": places})
+        config = tabular.agent_config(self.agent, self.settings())
+        learner = tabular.TabularLearner(self.make(), config, cell.key(seed), BLOCK)
+        run = driver.run(learner, self.episodes, context, lambda state, block: ({"return": block.returns}, True))
+        returns = run.history["return"]
         scalars = {
-            "final_return": float(state.returns[-1]),
-            "mean_return": float(state.returns.mean()),
-            "mean_return_last_10": float(state.returns[-10:].mean()),
-            "best_return": float(state.returns.max()),
+            "final_return": float(returns[-1]),
+            "mean_return": float(returns.mean()),
+            "mean_return_last_10": float(returns[-10:].mean()),
+            "best_return": float(returns.max()),
         }
         index = list(range(1, self.episodes + 1))
-        return {seed: Outcome(scalars, {"return": Curve("episode", index, [float(x) for x in state.returns])})}
+        return {seed: Outcome(scalars, {"return": Curve("episode", index, [float(x) for x in returns])})}
 
     def smoke(self) -> Train:
         """Few episodes."""

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 
 from ubex import checks, imports
-from ubex.agent import Agent
-from ubex.agent.deep import LEARNED, NONE
-from ubex.callbacks import Evaluate, Info
-from ubex.deep.host import HostState
+from ubex.callbacks import Evaluate
+from ubex.deep.host import HostRun
 from ubex.deep.presets import GYMNASIUM as PRESETS
+from ubex.envs.adapter import Episode
 from ubex.experiments.exploration import value_and_error
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, SeedError, Table
+from ubex.learn import driver
+from ubex.learn.agent import Agent
+from ubex.learn.deep_agent import LEARNED, NONE
 from ubex.runs import metrics
 from ubex.types import InputError, KeyLike
 
@@ -36,16 +36,6 @@ SMOKE: Mapping[str, Any] = {
     "max_epochs": 1,
 }
 """Sizes with which nothing is learned, to see that everything runs."""
-
-
-class Progress(NamedTuple):
-    """What a run needs to go on."""
-
-    state: HostState
-    returns: Float[np.ndarray, "E 2"]
-    """Step at the end, and return, of every episode."""
-    evaluations: Float[np.ndarray, "V 2"]
-    """Step and mean return of every evaluation."""
 
 
 @dataclass(frozen=True)
@@ -99,14 +89,7 @@ class TrainDeep(Experiment):
 
     def parsed(self, name: str) -> dict[str, Any]:
         """A field that holds a JSON object."""
-        text = getattr(self, name)
-        try:
-            found = json.loads(text)
-        except json.JSONDecodeError:
-            found = None
-        if not isinstance(found, dict):
-            raise InputError(f"{name} must be a JSON object, such as '{{\"a\": 20}}', but it is {text!r}")
-        return found
+        return checks.json_object(name, getattr(self, name))
 
     def make(self, key: KeyLike = 0) -> Agent:
         """The agent with its environment."""
@@ -139,49 +122,28 @@ class TrainDeep(Experiment):
     def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome | SeedError]:
         """All steps; after a stop, on from the last checkpoint."""
         (seed,) = seeds
-        agent = self.make(cell.key(seed))
-        notes = context.checkpoints.notes() or {"rows": 0, "episodes": 0, "evaluations": 0, "resumed": 0}
-        empty = (np.zeros((notes[name], 2)) for name in ("episodes", "evaluations"))
-        saved = context.checkpoints.load(Progress(agent.fresh(notes), *empty))
-        returns, evaluations, resumed = list[tuple[float, float]](), list[tuple[float, float]](), notes["resumed"]
-        if saved is not None:
-            before: Progress = saved[1]
-            agent.go_on(before.state)
-            returns, evaluations = ([(float(a), float(b)) for a, b in rows] for rows in before[1:])
-            resumed += 1
+        agent, evaluations = self.make(cell.key(seed)), list[tuple[float, float]]()
+        evaluate = Evaluate(
+            self.evaluate_every, self.evaluation_episodes, then=lambda info: evaluations.append((info.step, info.reward))
+        )
 
-        def keep() -> None:
-            known = Progress(agent.state, *(np.array(rows, np.float64).reshape(-1, 2) for rows in (returns, evaluations)))
-            numbers = {**agent.shapes(), "episodes": len(returns), "evaluations": len(evaluations), "resumed": resumed}
-            context.checkpoints.save(agent.steps, known, numbers)
+        def record(state: HostRun, episode: Episode) -> tuple[driver.Rows, bool]:
+            agent.follow(state)
+            evaluations.clear()
+            evaluate(agent.info(episode, self.steps))
+            rows = np.array(evaluations, np.float64).reshape(-1, 2)
+            return {"return": np.array([[episode.step, episode.reward]]), "evaluation": rows}, True
 
-        last = time.monotonic()
-
-        def watch(info: Info) -> None:
-            nonlocal last
-            returns.append((info.step, info.reward))
-            context.progress(info.step, self.steps, "step")
-            if time.monotonic() - last >= CHECKPOINT_SECONDS:
-                keep()
-                last = time.monotonic()
-
-        def evaluated(info: Info) -> None:
-            evaluations.append((info.step, info.reward))
-
-        evaluate = Evaluate(self.evaluate_every, self.evaluation_episodes, then=evaluated)
         try:
-            if agent.steps < self.steps:
-                agent.learn(self.steps - agent.steps, [evaluate, watch])
+            run = driver.run(agent.backend, self.steps, context, record, CHECKPOINT_SECONDS, rescue=True)
         except (FloatingPointError, InputError) as error:  # of a loss, or of the environment
-            keep()
-            return {seed: SeedError(f"seed {seed}: {error}; there is a checkpoint of step {agent.steps}")}
-        except BaseException:
-            keep()
-            raise
+            step = (context.checkpoints.notes() or {}).get("rows")
+            return {seed: SeedError(f"seed {seed}: {error}; there is a checkpoint of step {step}")}
+        agent.follow(run.state)
         self.leave(agent, seed, context)
-        final = agent.evaluate(self.evaluation_episodes)
-        evaluations.append((agent.steps, float(final.mean())))
-        return {seed: outcome(returns, evaluations, resumed)}
+        final = (agent.steps, float(agent.evaluate(self.evaluation_episodes).mean()))
+        returns, evaluated = ([(float(a), float(b)) for a, b in run.history.get(name, ())] for name in ("return", "evaluation"))
+        return {seed: outcome(returns, [*evaluated, final], run.resumed)}
 
     def leave(self, agent: Agent, seed: int, context: Context) -> None:
         """What a finished seed leaves on disk."""

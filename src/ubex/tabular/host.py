@@ -7,18 +7,18 @@ so nobody has to say how random the environment is.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from ubex.envs.custom import MAX_STEPS
 from ubex.keys import named
 from ubex.tabular.agents import AgentConfig, update
-from ubex.tabular.belief import Belief, prior
+from ubex.tabular.belief import Belief
+from ubex.tabular.loop import Episodes
 from ubex.types import InputError, Key
 
 
@@ -34,31 +34,13 @@ class HostEnv(NamedTuple):
     """Steps after which an episode is cut off here, besides what the environment does."""
 
 
-class HostEpisodes(NamedTuple):
-    """What a block of episodes gives."""
-
-    returns: Float[np.ndarray, " E"]
-    policies: Int[np.ndarray, "E S"]
-    steps: Int[np.ndarray, " E"]
-
-
-def begin(env: HostEnv, places: int = 1) -> Belief:
-    """The belief before the first episode, with places for this many next states."""
-    return prior(env.num_states, env.num_actions, places)
-
-
 plan = functools.partial(jax.jit, static_argnames="config")(update)
 """The compiled update, for callers on the host."""
 
 
 def run_episodes(
-    env: HostEnv,
-    config: AgentConfig,
-    key: Key,
-    belief: Belief,
-    episodes: Int[np.ndarray, " E"],
-    progress: Callable[[int], None] = lambda done: None,
-) -> tuple[Belief, HostEpisodes]:
+    env: HostEnv, config: AgentConfig, key: Key, belief: Belief, episodes: Int[np.ndarray, " E"]
+) -> tuple[Belief, Episodes]:
     """Runs episodes number `episodes[0]`, ...; each is seeded by the key and its number alone."""
     returns, policies, steps = [], [], []
     for number in episodes:
@@ -70,8 +52,7 @@ def run_episodes(
         returns.append(total)
         policies.append(policy[: env.num_states])
         steps.append(int(planned.steps))
-        progress(int(number) + 1)
-    return belief, HostEpisodes(np.array(returns), np.array(policies), np.array(steps))
+    return belief, Episodes(np.array(returns), np.array(policies), np.array(steps))
 
 
 def episode(

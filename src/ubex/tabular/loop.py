@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from ubex.envs.base import TabularEnv, rollout
@@ -17,13 +18,13 @@ from ubex.types import Key
 
 
 class Episodes(NamedTuple):
-    """What a block of episodes gives."""
+    """What a block of episodes gives; on the host in NumPy."""
 
-    returns: Float[Array, "*k E"]
+    returns: Float[Array | np.ndarray, "*k E"]
     """Undiscounted return of each episode."""
-    policies: Int[Array, "*k E S"]
+    policies: Int[Array | np.ndarray, "*k E S"]
     """The policy that each episode followed."""
-    steps: Int[Array, "*k E"]
+    steps: Int[Array | np.ndarray, "*k E"]
     """Improvements that each update made."""
 
 

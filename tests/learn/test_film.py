@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ubex.agent.film import MOST_FRAMES, Film, drawing
+from ubex.learn.film import MOST_FRAMES, Film, drawing
 from ubex.types import InputError
 
 

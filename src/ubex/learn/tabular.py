@@ -1,4 +1,4 @@
-"""`ubex.train(...)`: an exploring agent on an environment of one's own, in one call.
+"""Tabular agents on environments of one's own: the learner, and `ubex.train(...)`, which runs it in one call.
 
 An environment is a name (`envs/resolve.py`), a Gymnasium environment with Discrete spaces, a `TabularEnv`, or an MDP (`p, r`).
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, PRNGKeyArray, Shaped
 
 from ubex import checks
 from ubex.envs import ENVS
@@ -21,14 +22,68 @@ from ubex.envs.continuous import ContinuousEnv
 from ubex.envs.custom import HORIZON, discrete_sizes, from_mdp
 from ubex.envs.resolve import by_name
 from ubex.keys import as_key
+from ubex.learn import driver
+from ubex.learn.driver import Learner
 from ubex.tabular import host, loop
 from ubex.tabular.agents import AgentConfig
-from ubex.tabular.belief import Belief, LearnedBelief
+from ubex.tabular.belief import Belief, LearnedBelief, prior
 from ubex.tabular.host import HostEnv
-from ubex.types import MDP, InputError, Key, KeyLike
+from ubex.tabular.loop import Episodes
+from ubex.types import MDP, InputError, KeyLike
 
 BLOCK = 50
-"""Episodes of a compiled block."""
+"""Episodes of a block."""
+
+
+class TabularState(NamedTuple):
+    """What a run carries on, with several seeds on a leading axis K; in NumPy, which keeps 64 bits outside the entry points."""
+
+    belief: Belief
+    episodes: int
+    steps: int
+    """Steps in the environment; counted for agents that learn by steps."""
+    key: Shaped[PRNGKeyArray, "*k"]
+
+
+@dataclass(frozen=True)
+class TabularLearner(Learner[TabularState, Any]):
+    """A tabular agent, compiled where the environment is; all seeds at once where there is more than one key."""
+
+    env: TabularEnv | HostEnv
+    config: AgentConfig
+    key: Shaped[PRNGKeyArray, "*k"]
+    block: int = BLOCK
+    """Episodes of one piece."""
+
+    def blank(self, notes: Mapping[str, Any]) -> TabularState:
+        """Before the first episode, with as many places for next states as the notes say; on the host there is one at first."""
+        places = notes.get("places", 1 if isinstance(self.env, HostEnv) else self.env.branching)
+        with jax.enable_x64(True):
+            belief = prior(self.env.num_states, self.env.num_actions, places)
+            belief = jax.tree.map(lambda x: np.tile(x, (*self.key.shape, *[1] * x.ndim)), belief)
+        return TabularState(belief, 0, 0, self.key)
+
+    def done(self, state: TabularState) -> int:
+        """Episodes."""
+        return state.episodes
+
+    def notes(self, state: TabularState) -> dict[str, Any]:
+        """Places for next states."""
+        return {"places": int(state.belief.counts.shape[-1])}
+
+    def advance(self, state: TabularState, goal: int) -> tuple[TabularState, Any]:
+        """A block of episodes."""
+        after = min(state.episodes + self.block, goal)
+        numbers = np.arange(state.episodes, after, dtype=np.int32)
+        with jax.enable_x64(True):
+            belief: Belief = jax.tree.map(jnp.asarray, state.belief)
+            if isinstance(self.env, HostEnv):
+                belief, out = host.run_episodes(self.env, self.config, state.key, belief, numbers)
+            else:
+                run = loop.run_batch if state.key.ndim else loop.run_episodes
+                belief, out = run(self.env, self.config, state.key, belief, jnp.asarray(numbers))
+            belief, out = jax.tree.map(np.asarray, (belief, out._replace(returns=np.asarray(out.returns, np.float64))))
+        return state._replace(belief=belief, episodes=after), out
 
 
 class Training(NamedTuple):
@@ -52,15 +107,6 @@ class Training(NamedTuple):
     """What was learned: a posterior over MDPs. `value_variance` takes it, with `policy` or any other."""
 
 
-class Block(NamedTuple):
-    """What a block of episodes gives; the fields are those of `Training`, and the next block goes on with the belief."""
-
-    returns: Float[np.ndarray, " E"]
-    policy: Int[np.ndarray, " S"]
-    steps: Int[np.ndarray, " E"]
-    belief: Belief
-
-
 def train(
     env: Any,
     agent: str = "exact-ube",
@@ -78,12 +124,16 @@ def train(
         >>> result.returns.shape
         (3,)
     """
-    world = environment(env, horizon, env_args or {})
-    config = agent_config(agent, settings)
-    numbers = np.arange(checks.whole("episodes", episodes, 1), dtype=np.int32)
-    with jax.enable_x64(True):
-        done = run_block(world, config, as_key(key), first_belief(world), numbers)
-    return Training(done.returns, done.policy, done.steps, config.learned(done.belief))
+    learner = TabularLearner(environment(env, horizon, env_args or {}), agent_config(agent, settings), as_key(key))
+    blocks = list[Episodes]()
+
+    def see(state: TabularState, block: Episodes | None) -> bool:
+        blocks.extend([] if block is None else [block])
+        return True
+
+    state = driver.advance(learner, learner.blank({}), checks.whole("episodes", episodes, 1), see)
+    returns, steps = (np.concatenate([getattr(block, name) for block in blocks]) for name in ("returns", "steps"))
+    return Training(returns, np.asarray(blocks[-1].policies[-1]), steps, learner.config.learned(state.belief))
 
 
 def agent_config(agent: str, settings: Mapping[str, Any]) -> AgentConfig:
@@ -92,27 +142,6 @@ def agent_config(agent: str, settings: Mapping[str, Any]) -> AgentConfig:
     for name in settings:
         checks.one_of("setting", name, known)
     return AgentConfig(method=agent, **settings)
-
-
-def first_belief(world: TabularEnv | HostEnv, places: int = 1) -> Belief:
-    """The belief before the first episode; on the host, with places for this many next states."""
-    return host.begin(world, places) if isinstance(world, HostEnv) else loop.begin(world)
-
-
-def run_block(
-    world: TabularEnv | HostEnv, config: AgentConfig, key: Key, belief: Belief, episodes: Int[np.ndarray, " E"]
-) -> Block:
-    """Runs these episodes, compiled where the environment is."""
-    if isinstance(world, HostEnv):
-        belief, seen = host.run_episodes(world, config, key, belief, episodes)
-        return Block(seen.returns, seen.policies[-1], seen.steps, belief)
-    returns, steps, policy = [], [], np.zeros(0, np.int32)
-    for part in np.split(episodes, range(BLOCK, len(episodes), BLOCK)):
-        belief, out = loop.run_episodes(world, config, key, belief, jnp.asarray(part))
-        returns.append(np.asarray(out.returns, np.float64))
-        steps.append(np.asarray(out.steps))
-        policy = np.asarray(out.policies[-1])
-    return Block(np.concatenate(returns), policy, np.concatenate(steps), belief)
 
 
 def environment(env: Any, horizon: int | None = None, env_args: Mapping[str, Any] | None = None) -> TabularEnv | HostEnv:

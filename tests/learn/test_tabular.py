@@ -14,10 +14,13 @@ import pytest
 from gymnasium import spaces
 
 import ubex
-from ubex import cli, training
+from ubex import cli
 from ubex.envs import resolve
 from ubex.envs.base import TabularEnv
-from ubex.tabular import agents, belief
+from ubex.envs.deep_sea import deep_sea
+from ubex.learn import driver, tabular
+from ubex.tabular import agents, belief, loop
+from ubex.tabular.agents import AgentConfig
 from ubex.tabular.host import HostEnv
 
 
@@ -62,7 +65,7 @@ def test_what_was_learned_is_a_posterior() -> None:
     """Its moments are those that the agent plans with, and its samples have them; settings of rewards are not forgotten."""
     settings = {"reward_precision": 2.0, "noise_precision": 3.0, "repeats": 2}
     result = ubex.train("n-room", "psrl", episodes=5, key=1, env_args={"rooms": 2}, **settings)
-    config = training.agent_config("closed-form", settings)
+    config = tabular.agent_config("closed-form", settings)
     with jax.enable_x64(True):
         reward, deviation = belief.reward_posterior(result.belief, 2.0, 3.0)
         mean = belief.mean_model(result.belief, reward)
@@ -83,6 +86,20 @@ def test_what_was_learned_is_a_posterior() -> None:
     assert (kept.reward_precision, kept.noise_precision) == (2.0, 3.0)
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_the_learner_is_the_loop_by_hand(together: bool) -> None:
+    env, config, keys = deep_sea(3), AgentConfig("psrl"), jax.random.split(jax.random.key(0), 2)
+    key, run = (keys, loop.run_batch) if together else (keys[0], loop.run_episodes)
+    learner, seen = tabular.TabularLearner(env, config, key, block=2), list[Any]()
+    state = driver.advance(learner, learner.blank({}), 4, lambda _, block: seen.append(block) is None)
+    with jax.enable_x64(True):
+        belief = jax.tree.map(lambda x: jnp.stack([x] * 2) if together else x, loop.begin(env))
+        for first, block in zip((0, 2), seen[1:], strict=True):
+            belief, out = run(env, config, key, belief, jnp.arange(first, first + 2, dtype=jnp.int32))
+            np.testing.assert_array_equal(block.returns, out.returns)
+        jax.tree.map(np.testing.assert_array_equal, state.belief, belief)
+
+
 def test_a_pair_is_learned() -> None:
     result = ubex.train(PAIR, "psrl", episodes=30, horizon=10)
     assert result.returns[-1] == 8.0
@@ -95,11 +112,11 @@ def test_what_an_environment_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    assert isinstance(training.environment("my_worlds:pair"), TabularEnv)
-    assert training.environment("my_worlds:make", env_args={"size": 4}).num_states == 16
-    assert training.environment("seven-room", horizon=7).horizon == 7  # type: ignore[union-attr]
-    assert isinstance(training.environment("FrozenLake-v1"), HostEnv)
-    assert isinstance(training.environment("ubex/DeepSea-v0", env_args={"size": 3}), HostEnv)
+    assert isinstance(tabular.environment("my_worlds:pair"), TabularEnv)
+    assert tabular.environment("my_worlds:make", env_args={"size": 4}).num_states == 16
+    assert tabular.environment("seven-room", horizon=7).horizon == 7  # type: ignore[union-attr]
+    assert isinstance(tabular.environment("FrozenLake-v1"), HostEnv)
+    assert isinstance(tabular.environment("ubex/DeepSea-v0", env_args={"size": 3}), HostEnv)
 
 
 @pytest.mark.parametrize(

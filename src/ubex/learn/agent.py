@@ -1,30 +1,35 @@
 """`ubex.Agent`: an agent on an environment of one's own, with the calls that people know from Stable-Baselines3.
 
-Environments with Box spaces get a deep agent (`deep.py`), those with Discrete spaces a tabular one (`tabular.py`).
+Environments with Box spaces get a deep agent (`deep_agent.py`), those with Discrete spaces a tabular one (`tabular_agent.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ubex import checks
-from ubex.agent import tabular
-from ubex.agent.core import Core, Finished, Map, Origin
 from ubex.callbacks import Callback, Checkpoint, Info
+from ubex.envs.adapter import Episode
 from ubex.envs.resolve import by_name
 from ubex.keys import as_key, named
+from ubex.learn import driver, tabular_agent
+from ubex.learn.driver import Learner
+from ubex.learn.tabular_agent import TabularBackend
 from ubex.runs import checkpoint
 from ubex.runs.store import storage, write_atomically
 from ubex.types import InputError, KeyLike
 
 if TYPE_CHECKING:
-    from ubex.deep.host import Shares
+    from ubex.deep.clock import Shares
+    from ubex.learn.deep_agent import DeepBackend
+
+    Backend: TypeAlias = TabularBackend | DeepBackend
 
 __all__ = ["Agent", "Map"]
 
@@ -32,6 +37,25 @@ FORMAT = 3
 """Of saved agents."""
 POINTS = 41
 """Places along each axis of a map."""
+
+
+class Map(NamedTuple):
+    """What an agent holds of many places at once."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+    """NaN for agents that have none."""
+    axes: tuple[np.ndarray, ...]
+    """Where: two axes of observations that were chosen, or none where the places were given, or are all states and actions."""
+
+
+class Origin(NamedTuple):
+    """How an environment can be made again."""
+
+    env: str | None
+    """Its name; None where the environment itself was given."""
+    env_args: Mapping[str, Any]
+    horizon: int | None
 
 
 class Agent:
@@ -65,8 +89,8 @@ class Agent:
         """
         given = env if isinstance(env, str) else None
         self._origin = Origin(given, dict(env_args or {}), horizon)
-        env = made(env, self._origin.env_args)
-        if tabular.fits(env):
+        env = resolved(env, self._origin.env_args)
+        if tabular_agent.fits(env):
             for name, value, default in (
                 ("preset", preset, "auto"),
                 ("termination", termination, None),
@@ -75,65 +99,68 @@ class Agent:
                 if value != default:
                     where = given or type(env).__name__
                     raise InputError(f"{name} is for deep agents, but {where} is tabular (on the command line: --episodes)")
-            core: Core = tabular.made(method, env, as_key(key), horizon, settings)
+            backend: Any = tabular_agent.create(method, env, as_key(key), horizon, settings)
         else:
-            from ubex.agent import deep  # here, because it takes as long to import as the rest of ubex
+            from ubex.learn import deep_agent  # here, because it takes as long to import as the rest of ubex
 
-            core = deep.made(method, env, as_key(key), preset, horizon, termination, reward, settings)
-        self._core = core
+            backend = deep_agent.create(method, env, as_key(key), preset, horizon, termination, reward, settings)
+        self._backend: Backend = backend
+        self.restore(backend.blank({}))
 
     def __repr__(self) -> str:
         """What it is and how far it got."""
-        return f"Agent({self.config.method!r}, {self._core.name!r}, steps={self.steps}, episodes={self.episodes})"
+        return f"Agent({self.config.method!r}, {self._backend.name!r}, steps={self.steps}, episodes={self.episodes})"
 
     @property
     def kind(self) -> str:
         """deep or tabular."""
-        return self._core.kind
+        return self._backend.kind
 
     @property
     def config(self) -> Any:
         """The agent's settings: a `DeepConfig` or an `AgentConfig`."""
-        return self._core.config
+        return self._backend.config
 
     @property
     def steps(self) -> int:
         """Steps in the environment so far."""
-        return self._core.steps
+        return self._backend.done(self._run)
 
     @property
     def episodes(self) -> int:
         """Finished episodes of training."""
-        return self._core.episodes
+        episodes: int = self.state.episodes
+        return episodes
 
     @property
     def env(self) -> Any:
         """The environment; None if it was loaded without one."""
-        return self._core.env
+        return self._backend.own_env
 
     @property
     def spent(self) -> Shares:
         """Seconds of a deep agent's `learn` in the environment, waiting for the device, and in the rest."""
-        spent: Shares = self._deep("spent").loop.spent
-        return spent
+        if isinstance(self._backend, TabularBackend):
+            raise InputError("tabular agents have no `spent`")
+        return self._backend.clock.spent
 
     @property
     def state(self) -> Any:
         """All that was learned, as arrays."""
-        return self._core.state
+        return self._backend.kept(self._run)
 
-    def shapes(self) -> dict[str, Any]:
-        """What the shapes of the state depend on, for `fresh`."""
-        shapes: dict[str, Any] = self._deep("shapes").shapes()
-        return shapes
+    @property
+    def backend(self) -> Learner[Any, Episode]:
+        """What learns, for `driver.run`."""
+        return self._backend
 
-    def fresh(self, shapes: Mapping[str, Any]) -> Any:
-        """An untrained state of these shapes: what `runs/checkpoint.py` needs to read one."""
-        return self._deep("fresh").fresh(shapes)
+    def follow(self, run: Any) -> None:
+        """Takes over the state of a run of its backend."""
+        self._run: Any = run
 
-    def go_on(self, state: Any) -> None:
+    def restore(self, state: Any) -> None:
         """Takes over what was learned before."""
-        self._core.restore(state)
+        self.follow(self._backend.restore(state))
 
     def learn(
         self,
@@ -154,20 +181,26 @@ class Agent:
         goal = self.steps + steps
         called = listed(callback)
         self._need_env()
-        self._core.ready()
 
-        def watch(done: Finished) -> bool:
-            info = Info(self, "episode", done.step, goal, done.number, done.reward, done.length, done.losses)
+        def see(run: Any, episode: Episode | None) -> bool:
+            self.follow(run)
+            if episode is None:
+                return True
+            info = self.info(episode, goal)
             said = [one(info) for one in called]  # all of them, also after one that stops the run
             return not any(answer is False for answer in said)
 
         try:
-            self._core.run(steps, watch)
+            driver.advance(self.backend, self._run, goal, see)
         finally:
             for one in called:
                 if isinstance(one, Checkpoint):
                     one.save(self)
         return self
+
+    def info(self, episode: Episode, goal: int) -> Info:
+        """What callbacks are told of an episode."""
+        return Info(self, "episode", episode.step, goal, episode.number, episode.reward, episode.length, episode.losses)
 
     def predict(
         self, observation: Any, state: None = None, episode_start: Any = None, deterministic: bool = True
@@ -179,14 +212,14 @@ class Agent:
         Deterministic is the mean action of a deep agent, and the best action by the mean MDP of a tabular one; otherwise it is
         an action as in training.
         """
-        return self._core.predict(observation, deterministic), None
+        return self._backend.predict(self._run, observation, deterministic), None
 
     def value(self, observation: Any, action: Any) -> tuple[Any, Any]:
         """Mean and standard deviation of the value of what `predict` does after this action; NaN for agents without the latter.
 
         For one observation and action, or for a batch of both, shaped as for `predict`; each answer is () or (B,).
         """
-        return self._core.value(observation, action)
+        return self._backend.value(self._run, observation, action)
 
     def uncertainty_map(self, observations: Any = None, *, axes: tuple[int, int] = (0, 1), points: int = POINTS) -> Map:
         """Mean and standard deviation of the value at many observations.
@@ -194,7 +227,7 @@ class Agent:
         Of a tabular agent for all states and actions. Of a deep one at the agent's own actions: for given observations of any
         leading shape, or on a grid over two axes of the observations seen so far, the others at their median.
         """
-        return self._core.uncertainty_map(observations, axes, checks.whole("points", points, 2))
+        return Map(*self._backend.uncertainty_map(self._run, observations, axes, checks.whole("points", points, 2)))
 
     def evaluate(
         self, episodes: int = 10, env: Any = None, deterministic: bool = True, seed: int | None = None, watch: Any = None
@@ -210,11 +243,11 @@ class Agent:
         if seed is None:
             key = jax.random.fold_in(named(self.state.key, "evaluate"), self.steps)
             seed = int(jax.random.bits(key, dtype=jnp.uint32)) % 2**31
-        return self._core.play(env, episodes, deterministic, seed, watch or (lambda env, number: None))
+        return self._backend.play(self._run, env, episodes, deterministic, seed, watch or (lambda env, number: None))
 
     def film(self, episodes: int = 1, seed: int | None = None) -> tuple[np.ndarray, bytes]:
         """Returns of whole episodes, and the first of them as a GIF. An environment by name is made again so that it draws."""
-        from ubex.agent.film import Film, drawing
+        from ubex.learn.film import Film, drawing
 
         film = Film()
         env = None if self._origin.env is None else drawing(self._origin.env, self._origin.env_args)
@@ -231,7 +264,8 @@ class Agent:
 
     def dump(self) -> bytes:
         """What `save` writes."""
-        notes = {"format": FORMAT, "kind": self._core.kind, **self._core.notes(), "origin": self._origin._asdict()}
+        known = self._backend.described(self._run)
+        notes = {"format": FORMAT, "kind": self.kind, **known, "origin": self._origin._asdict()}
         return checkpoint.sealed(self.steps, self.state, notes)
 
     @classmethod
@@ -250,34 +284,30 @@ class Agent:
         agent = cls.__new__(cls)
         agent._origin = Origin(**notes["origin"])
         if notes["kind"] == "tabular":
-            agent._core = tabular.loaded(notes, agent._origin.horizon)
+            agent._backend = tabular_agent.from_file(notes, agent._origin.horizon)
         else:
-            from ubex.agent import deep
+            from ubex.learn import deep_agent
 
-            agent._core = deep.loaded(notes, agent._origin.horizon, termination, reward)
-        agent._core.restore(checkpoint.unpack(payload, agent._core.fresh(notes), file)[1])
+            agent._backend = deep_agent.from_file(notes, agent._origin.horizon, termination, reward)
+        agent.restore(checkpoint.unpack(payload, agent._backend.blank(notes), file)[1])
         if env is not None:
             agent._attach(env)
         return agent
 
-    def _deep(self, what: str) -> Any:
-        if self._core.kind != "deep":
-            raise InputError(f"tabular agents have no `{what}`")
-        return self._core
-
     def _attach(self, env: Any) -> None:
         if isinstance(env, str):
             self._origin = self._origin._replace(env=env)
-        self._core.attach(made(env, self._origin.env_args if isinstance(env, str) else {}), self._origin.horizon)
+        found = resolved(env, self._origin.env_args if isinstance(env, str) else {})
+        self._backend = self._backend.attached(found, self._origin.horizon)
 
     def _need_env(self) -> None:
-        if self._core.env is None:
+        if self.env is None:
             if self._origin.env is None:
-                raise InputError(f"this agent has no environment: give {self._core.name} to Agent.load(path, env=...)")
+                raise InputError(f"this agent has no environment: give {self._backend.name} to Agent.load(path, env=...)")
             self._attach(self._origin.env)
 
 
-def made(env: Any, settings: Mapping[str, Any]) -> Any:
+def resolved(env: Any, settings: Mapping[str, Any]) -> Any:
     """The environment itself, from a name or as it is."""
     if isinstance(env, str):
         return by_name(env, settings)

@@ -12,9 +12,9 @@ import pytest
 from gymnasium import spaces
 
 import ubex
-from ubex.agent import listed
 from ubex.callbacks import Checkpoint, Evaluate, Info
 from ubex.deep.agents import opinion
+from ubex.learn.agent import listed
 
 TINY: dict[str, Any] = {
     "num_models": 2,

@@ -1,0 +1,1 @@
+"""Agents that learn: `driver.py` runs them, `agent.py` is `ubex.Agent`, and the other files are the learners."""

@@ -1,0 +1,277 @@
+"""Deep agents on environments with Box spaces, behind `ubex.Agent`."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ubex import checks
+from ubex.deep import actor as policy
+from ubex.deep import agents, host
+from ubex.deep.config import DeepConfig
+from ubex.deep.host import HostLoop, HostRun, HostState
+from ubex.deep.networks import MLP
+from ubex.deep.presets import AUTO, GYMNASIUM, chosen, reason
+from ubex.envs import adapter
+from ubex.envs.adapter import Episode, HostedEnv
+from ubex.envs.task import Task, never
+from ubex.keys import named
+from ubex.learn.driver import Learner
+from ubex.types import InputError, Key
+
+LOG = logging.getLogger("ubex")
+LEARNED, NONE, OWN, FUNCTION = "learned", "none", "own", "function"
+"""Where episodes end inside the models: learned, nowhere, as the environment itself knows, or by a function of the user."""
+
+
+class Functions(NamedTuple):
+    """What is known inside the models, in JAX."""
+
+    termination: Any = None
+    reward: Any = None
+
+
+@dataclass(frozen=True)
+class DeepBackend(HostLoop, Learner[HostRun, Episode]):
+    """A deep agent and its environment."""
+
+    unit: ClassVar[str] = "step"
+    kind: ClassVar[str] = "deep"
+
+    key: Key
+    """Of a new agent."""
+    termination: str
+    """Where episodes end inside the models: one of the names above."""
+    reward: str
+    """learned, or a function."""
+    functions: Functions
+    """Those that somebody gave."""
+    draws: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    """Numbers of the sampled actions that were asked for."""
+
+    @property
+    def name(self) -> str:
+        """Of the environment."""
+        return self.env.name
+
+    @property
+    def own_env(self) -> Any:
+        """The environment; None where there is none."""
+        return self.env.env
+
+    def blank(self, notes: Mapping[str, Any]) -> HostState:
+        """An untrained state with as many transitions as the notes say."""
+        rows, known = int(notes.get("rows", 0)), notes.get("refills", ())
+        return host.begin(self.config, self.env.task, self.key, rows, self.termination == LEARNED, known)
+
+    def attached(self, env: Any, horizon: int | None) -> DeepBackend:
+        """The same with an environment, if the networks fit it."""
+        found = self._fitting(adapter.hosted(env, horizon, *self.functions))
+        return dataclasses.replace(self, env=without_ends(found) if self.termination in (LEARNED, NONE) else found)
+
+    def described(self, state: HostRun) -> dict[str, Any]:
+        """What a file needs besides the state."""
+        return {
+            **self.notes(state),
+            "config": dataclasses.asdict(self.config),
+            "world": {
+                "name": self.name,
+                "low": self.env.low.tolist(),
+                "high": self.env.high.tolist(),
+                "observation_size": self.env.task.observation_size,
+                "dtype": str(self.env.dtype),
+            },
+            "termination": self.termination,
+            "reward": self.reward,
+        }
+
+    def ready(self, state: HostRun, goal: int) -> HostRun:
+        """Refuses to learn without the functions it learned with."""
+        pairs = (("termination", self.termination), ("reward", self.reward))
+        lacks = [f"`{name}`" for name, kind in pairs if kind == FUNCTION and getattr(self.functions, name) is None]
+        if lacks:
+            what = " and ".join(lacks)
+            raise InputError(f"this agent learned with a function {what}, which files do not hold: give it to Agent.load")
+        return super().ready(state, goal)
+
+    def predict(self, state: HostRun, observation: Any, deterministic: bool) -> np.ndarray:
+        """The action at an observation, or at a batch of them."""
+        seen = rows_of("observation", observation, self.env.task.observation_size)
+        action = self.env.scaled(self._act(state, np.atleast_2d(seen), deterministic))
+        chosen: np.ndarray = action if seen.ndim == 2 else action[0]
+        return chosen
+
+    def value(self, state: HostRun, observation: Any, action: Any) -> tuple[np.ndarray | float, np.ndarray | float]:
+        """Mean over critics, and the standard deviation by the agent's method."""
+        seen = rows_of("observation", observation, self.env.task.observation_size)
+        done = rows_of("action", action, self.env.task.action_size)
+        if seen.shape[:-1] != done.shape[:-1]:
+            raise InputError(f"observation and action must go together, but their shapes are {seen.shape} and {done.shape}")
+        mean, deviation = self._held(state, np.atleast_2d(seen), self.env.unscaled(np.atleast_2d(done)))
+        return (mean, deviation) if seen.ndim == 2 else (float(mean[0]), float(deviation[0]))
+
+    def play(
+        self, state: HostRun, env: Any, episodes: int, deterministic: bool, seed: int, seen: Callable[[Any, int], None]
+    ) -> np.ndarray:
+        """Returns of whole episodes."""
+        found = self.env if env is None else self._fitting(adapter.hosted(env, self.env.horizon))
+        returns = np.zeros(episodes)
+        for number in range(episodes):
+            observation, over, length = found.reset(0, seed if number == 0 else None), False, 0
+            seen(found.env, number)
+            while not over:
+                moved = found.step(self._act(state, observation[None], deterministic)[0], length, length)
+                observation, over, length = moved.observation, moved.terminated or moved.truncated, length + 1
+                returns[number] += moved.reward
+                seen(found.env, number)
+        return returns
+
+    def uncertainty_map(
+        self, state: HostRun, observations: Any, axes: tuple[int, int], points: int
+    ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
+        """The values of given observations at the agent's actions, or of a grid over two axes of what was observed."""
+        size, across = self.env.task.observation_size, tuple[np.ndarray, ...]()
+        if observations is None:
+            if self.done(state) == 0:
+                raise InputError("a map needs observations: this agent has seen none, so give some")
+            for axis in axes:
+                if not 0 <= checks.whole("an axis", axis, 0) < size:
+                    raise InputError(f"axes must be two numbers below {size}, but they are {axes}")
+            held = state.state.data[: self.done(state), :size]
+            across = tuple(np.linspace(held[:, axis].min(), held[:, axis].max(), points) for axis in axes)
+            grid = np.broadcast_to(np.median(held, axis=0), (points, points, size)).copy()
+            grid[..., axes[0]], grid[..., axes[1]] = across[0][None, :], across[1][:, None]
+        else:
+            grid = checks.number_array("observations", observations)
+        if grid.ndim < 2 or grid.shape[-1] != size or grid.size == 0:
+            raise InputError(f"observations must have shape (..., {size}), but they have shape {grid.shape}")
+        flat = rows_of("observations", grid.reshape(-1, size), size)
+        mean, deviation = (x.reshape(grid.shape[:-1]) for x in self._held(state, flat, self._act(state, flat, True)))
+        return mean, deviation, across
+
+    def _fitting(self, env: HostedEnv) -> HostedEnv:
+        """The environment, if the networks fit it."""
+        own = self.env
+        for name, here, there in (
+            ("observation size", own.task.observation_size, env.task.observation_size),
+            ("lowest action", own.low.tolist(), env.low.tolist()),
+            ("highest action", own.high.tolist(), env.high.tolist()),
+        ):
+            if here != there:
+                raise InputError(f"the {name} of this agent is {here}, but that of {env.name} is {there}")
+        return env
+
+    def _held(
+        self, state: HostRun, seen: Float[np.ndarray, "B O"], inside: Float[np.ndarray, "B A"]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        agent = state.state.agent
+        held = _opinion(self.config, agent.critics, agent.unet, jnp.asarray(seen), jnp.asarray(inside))
+        return np.asarray(held.mean), np.sqrt(np.asarray(held.variance))
+
+    def _act(self, state: HostRun, observation: Float[np.ndarray, "B O"], deterministic: bool) -> Float[np.ndarray, "B A"]:
+        """Actions in [-1, 1]."""
+        actor, seen = state.state.agent.actor, jnp.array(observation)
+        if deterministic:
+            return np.asarray(_mode(self.config, actor, seen))
+        key = jax.random.fold_in(named(state.state.key, "predict"), next(self.draws))
+        return np.asarray(_sample(self.config, key, actor, seen, self.env.task.action_size))
+
+
+def create(
+    method: str,
+    env: Any,
+    key: Key,
+    preset: str,
+    horizon: int | None,
+    termination: Any,
+    reward: Any,
+    settings: Mapping[str, Any],
+) -> DeepBackend:
+    """A new agent; `termination` is learned, none, or a function, and None means what the environment knows, else learned."""
+    config = configured(method, preset, settings)
+    if preset == AUTO:
+        LOG.warning(reason('preset="{}"'))
+    if termination is None:
+        ends = OWN if adapter.knows_its_ends(env) else LEARNED
+    elif isinstance(termination, str):
+        ends = checks.one_of("termination", termination, (LEARNED, NONE))
+    else:
+        ends = FUNCTION
+    given = Functions(termination if ends == FUNCTION else None, reward)
+    found = adapter.hosted(env, horizon, *given)
+    found = without_ends(found) if ends in (LEARNED, NONE) else found
+    return DeepBackend(config, found, key, ends, LEARNED if reward is None else FUNCTION, given)
+
+
+def from_file(notes: Mapping[str, Any], horizon: int | None, termination: Any, reward: Any) -> DeepBackend:
+    """An agent as the notes of a file describe it, without an environment."""
+    saved: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in notes["config"].items()}
+    known = notes["world"]
+    low, high = (np.asarray(known[name], np.float32) for name in ("low", "high"))
+    task = Task(known["observation_size"], len(low))
+    env = HostedEnv(None, known["name"], low, high, np.dtype(known["dtype"]), horizon, task)
+    given = Functions(termination, reward)
+    for name, function in given._asdict().items():
+        if function is not None and notes[name] != FUNCTION:
+            raise InputError(f"this agent did not learn with a function `{name}` ({notes[name]}), so it takes none now")
+    return DeepBackend(DeepConfig(**saved), env, jax.random.key(0), notes["termination"], notes["reward"], given)
+
+
+def without_ends(env: HostedEnv) -> HostedEnv:
+    """The environment with a task whose episodes end nowhere inside the models."""
+    return env._replace(task=env.task._replace(terminates=never))
+
+
+def configured(method: str, preset: str, settings: Mapping[str, Any]) -> DeepConfig:
+    """The settings of an agent; unknown names get a line with the choices."""
+    known = [field.name for field in dataclasses.fields(DeepConfig) if field.name != "method"]
+    for name in settings:
+        checks.one_of("setting", name, known)
+    changed = {**GYMNASIUM[chosen(preset, GYMNASIUM)], **settings}
+    lists: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in changed.items()}
+    return DeepConfig(method=method, **lists)
+
+
+def rows_of(name: str, given: Any, size: int) -> Float[np.ndarray, "*b O"]:
+    """One row, or a batch of them, in float32."""
+    array = checks.number_array(name, given)
+    if array.ndim not in (1, 2) or array.shape[-1] != size:
+        raise InputError(f"{name} must have shape ({size},) or (batch, {size}), but it has shape {array.shape}")
+    with np.errstate(over="ignore"):
+        rows: np.ndarray = array.astype(np.float32)
+    if not np.isfinite(rows).all():
+        raise InputError(f"{name} has {rows[~np.isfinite(rows)][0]} in it")
+    return rows
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def _mode(config: DeepConfig, actor: MLP, observation: Float[Array, "B O"]) -> Float[Array, "B A"]:
+    with agents.precision(config):
+        return policy.mode(actor, observation)
+
+
+@functools.partial(jax.jit, static_argnames=("config", "action_size"))
+def _sample(
+    config: DeepConfig, key: Key, actor: MLP, observation: Float[Array, "B O"], action_size: int
+) -> Float[Array, "B A"]:
+    with agents.precision(config):
+        noise = jax.random.normal(key, (observation.shape[0], action_size), jnp.float32)
+        return policy.sample(actor, observation, noise).action
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def _opinion(
+    config: DeepConfig, critics: MLP, unet: MLP | None, observation: Float[Array, "B O"], action: Float[Array, "B A"]
+) -> agents.Opinion:
+    with agents.precision(config):
+        return agents.opinion(config, critics, unet, observation, action)

@@ -1,0 +1,132 @@
+"""What it means to learn, and the one loop that does it: load, advance, tell, save.
+
+A learner is functions of a state: state in, state out. A run that was stopped goes on from its last checkpoint as if it had not
+been, because a state and what is made from it again are all that the next piece depends on.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from ubex.runs.records import Context
+
+State = TypeVar("State")
+Shown = TypeVar("Shown")
+Rows = Mapping[str, Any]
+"""Tables by name, with a row for whatever was seen, on the first axis."""
+
+
+class Learner(ABC, Generic[State, Shown]):
+    """An agent on an environment. Functions may use up the state that they are given."""
+
+    unit: ClassVar[str] = "episode"
+    """What `done` counts: episode or step."""
+
+    @abstractmethod
+    def blank(self, notes: Mapping[str, Any]) -> Any:
+        """What a checkpoint with these notes holds, untrained; without notes, what a run begins with."""
+
+    @abstractmethod
+    def done(self, state: State) -> int:
+        """How far it is."""
+
+    @abstractmethod
+    def advance(self, state: State, goal: int) -> tuple[State, Shown | Exception | None]:
+        """One piece on the way to `goal`, and what it showed: nothing before a block ends, or an error that ends the run."""
+
+    def notes(self, state: State) -> dict[str, Any]:
+        """What the shapes of a checkpoint depend on."""
+        return {}
+
+    def kept(self, state: State) -> Any:
+        """What a checkpoint holds of a state."""
+        return state
+
+    def restore(self, kept: Any) -> Any:
+        """The state, with all that a checkpoint does not hold made again."""
+        return kept
+
+    def ready(self, state: State, goal: int) -> State:
+        """The state before the first piece on the way to `goal`."""
+        return state
+
+
+def advance(learner: Learner[State, Shown], state: State, goal: int, see: Callable[[State, Shown | None], bool]) -> State:
+    """Advances until the goal, or until `see`, which is shown every state, says that it is enough."""
+    state = learner.ready(state, goal)
+    see(state, None)
+    while learner.done(state) < goal:
+        state, shown = learner.advance(state, goal)
+        if isinstance(shown, Exception):
+            see(state, None)
+            raise shown
+        if not see(state, shown):
+            break
+    return state
+
+
+@dataclass(frozen=True)
+class Run(Generic[State]):
+    """A run that has ended."""
+
+    state: State
+    history: dict[str, np.ndarray]
+    """What was recorded of all blocks."""
+    resumed: int
+    """How often it went on from a checkpoint."""
+
+
+def run(
+    learner: Learner[State, Shown],
+    goal: int,
+    context: Context,
+    record: Callable[[State, Shown], tuple[Rows, bool]],
+    seconds: float = 0.0,
+    rescue: bool = False,
+) -> Run[State]:
+    """Learns up to the goal, on from the newest sound checkpoint; `record` says what to keep of a block, and whether to go on.
+
+    There are checkpoints between blocks, with at least so many seconds between two. With `rescue` there is another one when
+    anything is raised, for learners whose state is still good then.
+    """
+    notes = context.checkpoints.notes() or {}
+    shapes, resumed = notes.get("history", {}), notes.get("resumed", 0)
+    kept, history = learner.blank(notes), {name: np.zeros(shape) for name, shape in shapes.items()}
+    saved = context.checkpoints.load((kept, history))
+    if saved is not None:
+        (kept, history), resumed = saved[1], resumed + 1
+    state, last = learner.restore(kept), -math.inf
+
+    def save() -> None:
+        known = {"history": {name: table.shape for name, table in history.items()}, "resumed": resumed}
+        context.checkpoints.save(learner.done(state), (learner.kept(state), history), {**learner.notes(state), **known})
+
+    def see(now: State, shown: Shown | None) -> bool:
+        nonlocal state, history, last
+        state = now
+        if shown is None:
+            return True
+        rows, go_on = record(state, shown)
+        added = {name: np.asarray(table, np.float64) for name, table in rows.items()}
+        history |= {name: np.concatenate((history[name], table)) if name in history else table for name, table in added.items()}
+        done = learner.done(state)
+        context.progress(done, goal, learner.unit)
+        if go_on and done < goal and time.monotonic() - last >= seconds:
+            save()
+            last = time.monotonic()
+        return go_on
+
+    try:
+        advance(learner, state, goal, see)
+    except BaseException:
+        if rescue:
+            save()
+        raise
+    return Run(state, history, resumed)

@@ -1,0 +1,214 @@
+"""Tabular agents on environments with Discrete spaces, behind `ubex.Agent`: the learner of `ubex.train`, episode by episode."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from ubex import checks
+from ubex.envs.adapter import Episode
+from ubex.envs.base import TabularEnv
+from ubex.envs.custom import MAX_STEPS
+from ubex.keys import named
+from ubex.learn.tabular import TabularLearner, TabularState, agent_config, environment
+from ubex.precision import float64
+from ubex.tabular import agents, planner
+from ubex.tabular.agents import PSRL, AgentConfig
+from ubex.tabular.belief import Belief, mean_model, reward_posterior
+from ubex.tabular.host import HostEnv, plan, state_number
+from ubex.tabular.models import Dense, Flat, Known
+from ubex.types import MDP, InputError, Key
+
+WITHOUT_DEVIATION = (PSRL, "ensemble-mean")
+
+
+Views: TypeAlias = tuple[Int[np.ndarray, " S"], Float[np.ndarray, "S A"], Float[np.ndarray, "S A"]]
+"""What the agent holds: the policy that is greedy in the mean MDP, and mean and deviation of its values."""
+
+
+@dataclass(frozen=True)
+class TabularBackend(TabularLearner):
+    """A tabular agent and its environment: whole episodes, one by one."""
+
+    unit: ClassVar[str] = "step"
+    kind: ClassVar[str] = "tabular"
+
+    name: str = ""
+    _views: list[tuple[TabularState, Views]] = field(default_factory=list, repr=False)
+    """What was looked at last: a state and the views of it."""
+
+    @property
+    def own_env(self) -> Any:
+        """The environment; None where there is none."""
+        return self.env.env if isinstance(self.env, HostEnv) else self.env
+
+    def done(self, state: TabularState) -> int:
+        """Steps."""
+        return state.steps
+
+    def attached(self, env: Any, horizon: int | None) -> TabularBackend:
+        """The same with an environment, if it has as many states and actions."""
+        found, own = environment(env, horizon), self.env
+        here, there = ((one.num_states, one.num_actions) for one in (own, found))
+        if here != there:
+            raise InputError(
+                f"this agent knows {here[0]} states and {here[1]} actions, but {name_of(found)} has {there[0]} and {there[1]}"
+            )
+        return dataclasses.replace(self, env=found)
+
+    def described(self, state: TabularState) -> dict[str, Any]:
+        """What a file needs besides the state."""
+        sizes = (self.env.num_states, self.env.num_actions)
+        known = {"name": self.name, "sizes": sizes, "firsts": self._firsts()}
+        return {"config": dataclasses.asdict(self.config), "world": known, **self.notes(state)}
+
+    def advance(self, state: TabularState, goal: int) -> tuple[TabularState, Episode]:
+        """One episode."""
+        after, out = super().advance(state, state.episodes + 1)
+        after = after._replace(steps=round(float(np.sum(after.belief.counts)) / self.config.repeats))
+        shown = (float(out.returns[0]), after.steps - state.steps, {"improvements": float(out.steps[0])})
+        return after, Episode(after.steps, state.episodes, *shown)
+
+    def predict(self, state: TabularState, observation: Any, deterministic: bool) -> Any:
+        """The greedy action of the mean MDP, or of the next episode, at a state or at an array of them."""
+        place = self._states("observation", observation, 0)
+        action = self._policy(state, deterministic)[place] + self._firsts()[1]
+        return action if place.ndim else int(action)
+
+    def value(self, state: TabularState, observation: Any, action: Any) -> tuple[Any, Any]:
+        """Mean and standard deviation of the value of the policy that is greedy in the mean MDP."""
+        place, done = self._states("observation", observation, 0), self._states("action", action, 1)
+        if place.shape != done.shape:
+            raise InputError(f"observation and action must go together, but their shapes are {place.shape} and {done.shape}")
+        mean, deviation = (values[place, done] for values in self._known(state)[1:])
+        return (mean, deviation) if place.ndim else (float(mean), float(deviation))
+
+    def play(
+        self,
+        state: TabularState,
+        env: Any,
+        episodes: int,
+        deterministic: bool,
+        seed: int,
+        seen: Callable[[Any, int], None],
+    ) -> np.ndarray:
+        """Returns of whole episodes."""
+        found = self.env if env is None else self.attached(env, self.env.horizon).env
+        if isinstance(found, TabularEnv):
+            from ubex.envs.gymnasium import GymTabular
+
+            found = HostEnv(GymTabular(found), found.num_states, found.num_actions, 0, 0, found.horizon)
+        policy, returns = self._policy(state, deterministic), np.zeros(episodes)
+        for number in range(episodes):
+            observation, _ = found.env.reset(seed=seed if number == 0 else None)
+            seen(found.env, number)
+            for step in range(MAX_STEPS if found.horizon is None else found.horizon):
+                place = state_number(found, observation, f"in episode {number}, step {step}")
+                observation, reward, terminated, truncated, _ = found.env.step(found.first_action + int(policy[place]))
+                seen(found.env, number)
+                returns[number] += float(reward)
+                if terminated or truncated:
+                    break
+        return returns
+
+    def uncertainty_map(
+        self, state: TabularState, observations: Any, axes: tuple[int, int], points: int
+    ) -> tuple[np.ndarray, np.ndarray, tuple[()]]:
+        """Mean and standard deviation for all states and actions, or for given states."""
+        _, mean, deviation = self._known(state)
+        places = slice(None) if observations is None else self._states("observations", observations, 0)
+        return mean[places], deviation[places], ()
+
+    def _firsts(self) -> tuple[int, int]:
+        """The environment's own numbers of the first state and action."""
+        return (self.env.first_state, self.env.first_action) if isinstance(self.env, HostEnv) else (0, 0)
+
+    def _states(self, name: str, given: Any, which: int) -> Int[np.ndarray, "*b"]:
+        """States (or actions) as the agent numbers them."""
+        array = checks.number_array(name, given)
+        size = (self.env.num_states, self.env.num_actions)[which]
+        first = self._firsts()[which]
+        if array.dtype.kind not in "iu" or not ((array >= first) & (array < first + size)).all():
+            raise InputError(f"{name} must be whole numbers from {first} to {first + size - 1}, but it is {given!r}")
+        return np.asarray(array - first, np.int64)
+
+    def _known(self, state: TabularState) -> Views:
+        """Made anew after every episode."""
+        if not self._views or self._views[0][0] is not state:
+            self._views[:] = [(state, self._look(state))]
+        return self._views[0][1]
+
+    @float64
+    def _look(self, state: TabularState) -> Views:
+        found = _look(self.config, plan_key(state), jax.tree.map(jnp.asarray, state.belief))
+        policy, mean, deviation = (np.asarray(x)[: self.env.num_states] for x in found)
+        return policy, mean, deviation
+
+    def _policy(self, state: TabularState, deterministic: bool) -> Int[np.ndarray, " S"]:
+        """Greedy in the mean MDP, or the policy of the next episode."""
+        return self._known(state)[0] if deterministic else self._explore(state)
+
+    @float64
+    def _explore(self, state: TabularState) -> Int[np.ndarray, " S"]:
+        planned = plan(self.config, plan_key(state), jax.tree.map(jnp.asarray, state.belief)).policy
+        return np.asarray(planned)[: self.env.num_states]
+
+
+def plan_key(state: TabularState) -> Key:
+    """Of the next episode."""
+    return named(jax.random.fold_in(state.key, state.episodes), "plan")
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def _look(config: AgentConfig, key: Key, belief: Belief) -> tuple[Int[Array, " S"], Float[Array, "S A"], Float[Array, "S A"]]:
+    """The greedy policy of the mean MDP, and mean and deviation of its values."""
+    reward, spread = reward_posterior(belief, config.reward_precision, config.noise_precision)
+    mean = mean_model(belief, reward)
+    greedy = agents.update(dataclasses.replace(config, method="ensemble-mean"), key, belief).policy
+    average = Dense(MDP(jnp.zeros((0, *mean.p.shape)), jnp.zeros((0, *reward.shape))), mean.dense())
+    q = average.average(greedy, config.discount).q
+    if config.method in WITHOUT_DEVIATION:
+        return greedy, q, jnp.full_like(q, jnp.nan)
+    how = config.optimism()._replace(gain=1.0)
+    model = agents.planning_model(dataclasses.replace(config, gain=1.0), key, belief, mean, spread)
+    assert isinstance(model, Dense | Flat | Known)
+    return greedy, q, planner.q_moments(how, model, greedy)[1]
+
+
+def fits(env: Any) -> bool:
+    """Whether this is an environment for tabular agents: ours, a pair p, r, or Discrete observations."""
+    if isinstance(env, TabularEnv | MDP) or (isinstance(env, tuple) and len(env) == 2):
+        return True
+    space = getattr(env, "observation_space", None)
+    return type(space).__name__ == "Discrete"
+
+
+def name_of(env: TabularEnv | HostEnv) -> str:
+    """For people."""
+    if isinstance(env, TabularEnv):
+        return env.name
+    spec = getattr(env.env, "spec", None)
+    return str(spec.id) if spec is not None else type(env.env).__name__
+
+
+def create(method: str, env: Any, key: Key, horizon: int | None, settings: Mapping[str, Any]) -> TabularBackend:
+    """A new agent."""
+    checks.one_of("method", method, agents.AGENTS)
+    config, found = agent_config(method, settings), environment(env, horizon)
+    return TabularBackend(found, config, key, name=name_of(found))
+
+
+def from_file(notes: Mapping[str, Any], horizon: int | None) -> TabularBackend:
+    """An agent as the notes of a file describe it, without an environment."""
+    known = notes["world"]
+    (states, actions), (first_state, first_action) = known["sizes"], known["firsts"]
+    env = HostEnv(None, states, actions, first_state, first_action, horizon)
+    return TabularBackend(env, AgentConfig(**notes["config"]), jax.random.key(0), name=known["name"])

@@ -1,0 +1,130 @@
+"""The driver: what it keeps, when it saves, and that a run goes on as if it had not been stopped, whatever stops it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from ubex.learn import driver
+from ubex.learn.driver import Learner
+from ubex.runs.checkpoint import CheckpointFolder
+from ubex.runs.jobs import JobContext
+from ubex.types import InputError
+
+
+@dataclass(frozen=True)
+class Adder(Learner[list[int], int]):
+    """Adds up the numbers below the goal, two pieces a block; the checkpoint holds its state as an array."""
+
+    unit: ClassVar[str] = "step"
+
+    breaks: int = -1
+    """The number before which it raises."""
+    error: Exception | None = None
+    """What it says instead of raising."""
+    goals: list[int] = field(default_factory=list)
+
+    def blank(self, notes: Mapping[str, Any]) -> Any:
+        return np.zeros(notes.get("size", 2), np.int64)
+
+    def restore(self, kept: Any) -> list[int]:
+        return [int(x) for x in kept]
+
+    def kept(self, state: list[int]) -> Any:
+        return np.array(state)
+
+    def notes(self, state: list[int]) -> dict[str, Any]:
+        return {"size": len(state)}
+
+    def ready(self, state: list[int], goal: int) -> list[int]:
+        self.goals.append(goal)
+        return state
+
+    def done(self, state: list[int]) -> int:
+        return state[0]
+
+    def advance(self, state: list[int], goal: int) -> tuple[list[int], int | Exception | None]:
+        number, total, *half = state
+        if not half:
+            return [number, total, 0], None
+        if number == self.breaks and self.error is not None:
+            return [0, 0], self.error
+        if number == self.breaks:
+            raise OSError("cable")
+        return [number + 1, total + number], number
+
+
+def record(state: list[int], shown: int) -> tuple[driver.Rows, bool]:
+    return {"seen": [[shown, state[1]]], "even": [shown] * (shown % 2 == 0)}, shown < 7
+
+
+def context(folder: Path, report: Callable[..., None] = lambda *_: None) -> JobContext:
+    return JobContext(CheckpointFolder(folder), report)
+
+
+def steps(folder: Path) -> list[int]:
+    return sorted(int(path.stem) for path in folder.glob("*.ckpt"))
+
+
+def test_blocks_are_recorded_told_and_saved_but_not_the_last(tmp_path: Path) -> None:
+    told: list[tuple[int, int, str]] = []
+    learner = Adder()
+    run = driver.run(learner, 5, context(tmp_path, lambda *said: told.append(said)), record)
+    assert (run.state, run.resumed, learner.goals) == ([5, 10], 0, [5])
+    np.testing.assert_array_equal(run.history["seen"], [[0, 0], [1, 1], [2, 3], [3, 6], [4, 10]])
+    np.testing.assert_array_equal(run.history["even"], [0, 2, 4])
+    assert told == [(number, 5, "step") for number in range(1, 6)]
+    assert steps(tmp_path) == [3, 4], "the newest two, and none at the end"
+    assert driver.run(learner, 20, context(tmp_path / "b"), record).state == [8, 28], "it is told when to stop"
+
+
+def test_there_is_time_between_checkpoints(tmp_path: Path) -> None:
+    driver.run(Adder(), 5, context(tmp_path), record, seconds=1000.0)
+    assert steps(tmp_path) == [1]
+
+
+@pytest.mark.parametrize("stop", [1, 3, 4])
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(stop: int, tmp_path: Path) -> None:
+    def report(done: int, *_: object) -> None:
+        if done == stop:
+            raise KeyboardInterrupt
+
+    whole = driver.run(Adder(), 5, context(tmp_path / "a"), record)
+    with pytest.raises(KeyboardInterrupt):
+        driver.run(Adder(), 5, context(tmp_path / "b", report), record)
+    assert steps(tmp_path / "b")[-1:] == ([stop - 1] if stop > 1 else []), "what was told was not saved yet"
+    again = driver.run(Adder(), 5, context(tmp_path / "b"), record)
+    assert (again.state, again.resumed) == (whole.state, int(stop > 1))
+    for name, table in whole.history.items():
+        np.testing.assert_array_equal(again.history[name], table)
+
+
+def test_a_rescue_keeps_the_piece_before_what_was_raised(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="cable"):
+        driver.run(Adder(breaks=3), 5, context(tmp_path), record, seconds=1000.0, rescue=True)
+    assert steps(tmp_path) == [1, 3]
+    assert (CheckpointFolder(tmp_path).notes() or {})["size"] == 3, "within a block"
+    again = driver.run(Adder(), 5, context(tmp_path), record)
+    assert (again.state, again.resumed, again.history["seen"].shape) == ([5, 10], 1, (5, 2))
+
+
+def test_an_error_that_is_shown_is_raised_with_the_state_it_came_with(tmp_path: Path) -> None:
+    seen: list[list[int]] = []
+    broken = Adder(breaks=3, error=FloatingPointError("loss"))
+    with pytest.raises(FloatingPointError, match="loss"):
+        driver.advance(broken, [0, 0], 5, lambda state, shown: seen.append(state) is None)
+    assert seen[-1] == [0, 0]
+    with pytest.raises(FloatingPointError, match="loss"):
+        driver.run(broken, 5, context(tmp_path), record, seconds=1000.0, rescue=True)
+    assert steps(tmp_path) == [0, 1]
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
+    CheckpointFolder(tmp_path).save(3, {"belief": np.zeros(2)}, {"seed": 0})
+    with pytest.raises(InputError, match="was made with other settings"):
+        driver.run(Adder(), 5, context(tmp_path), record)
