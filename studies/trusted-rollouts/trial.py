@@ -27,7 +27,7 @@ KEPT = ("return", "model_epochs", "stored_share", "outside_share", "critic_std",
 
 def trial(file: Path, settings: dict[str, object], preset: str, noise: float, seeds: int, episodes: int) -> None:
     """Runs the agent of a preset with some settings changed."""
-    experiment = Pendulum(methods=("exact-ube",), noises=(noise,), preset=preset, precision="halves", seeds=seeds)
+    experiment = Pendulum(methods=("exact-ube",), noises=(noise,), preset=preset, precision="split16", seeds=seeds)
     (cell,) = experiment.cells()
     config = dataclasses.replace(experiment.agent(cell), **settings)  # type: ignore[arg-type]
     env, keys = sparse_pendulum(noise), jnp.stack([experiment.key(cell, seed) for seed in range(seeds)])

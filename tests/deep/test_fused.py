@@ -68,7 +68,7 @@ def test_one_exponential_is_a_tanh() -> None:
 
 def test_two_halves_hold_an_activation() -> None:
     x = jax.random.uniform(KEY, (1000,), minval=-1.0, maxval=1.0)
-    high, low = fused.halves(x)
+    high, low = fused.split16(x)
     both = np.asarray(high, np.float64) + np.asarray(low, np.float64)
     np.testing.assert_allclose(both, x, atol=1.2e-7)
     assert np.abs(np.asarray(high, np.float64) - np.asarray(x)).max() > 1e-4

@@ -7,15 +7,15 @@ import pytest
 
 from ubex.deep.networks import (
     MLP,
-    halved,
-    halved_product,
     mlp,
     orthogonal_ensemble,
     product,
     rounded_product,
     sixteen_bit_product,
     sixteen_bits,
+    split16_product,
     truncated_ensemble,
+    with_split_weights,
 )
 
 KEY = jax.random.key(0)
@@ -55,7 +55,7 @@ def test_truncated_weights_have_the_stated_size_and_end(scale: float) -> None:
 def test_products_of_halves_keep_sixteen_bits() -> None:
     x, w = jax.random.normal(KEY, (200, 128)), jax.random.normal(jax.random.key(1), (128, 96))
     exact = np.asarray(x, np.float64) @ np.asarray(w, np.float64)
-    error = np.linalg.norm(np.asarray(jax.jit(halved_product)(x, w)) - exact) / np.linalg.norm(exact)
+    error = np.linalg.norm(np.asarray(jax.jit(split16_product)(x, w)) - exact) / np.linalg.norm(exact)
     coarse = np.linalg.norm(np.asarray(x.astype(jnp.bfloat16).astype(jnp.float32) @ w) - exact) / np.linalg.norm(exact)
     assert error < 2e-5
     assert coarse > 1e-3  # what one half alone would give: the other was not optimised away
@@ -96,6 +96,6 @@ def test_sixteen_bits_of_several_networks_are_those_of_each() -> None:
 
 def test_stacked_weights_give_the_same_products() -> None:
     network = mlp(KEY, 3, (64, 64), 2, jnp.tanh)
-    prepared, x = halved(network), jax.random.normal(KEY, (5, 3))
+    prepared, x = with_split_weights(network), jax.random.normal(KEY, (5, 3))
     assert [w.dtype for w in prepared.weights] == [jnp.float32, jnp.float16, jnp.float32]
-    np.testing.assert_array_equal(prepared(x, halved_product), network(x, halved_product))
+    np.testing.assert_array_equal(prepared(x, split16_product), network(x, split16_product))

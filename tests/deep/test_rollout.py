@@ -161,7 +161,7 @@ def test_what_is_said_of_rollouts_counts_the_stored_rows_alone() -> None:
 
 def test_rounding_shifts_what_is_drawn_by_far_less_than_its_noise() -> None:
     """Models of the paper's size, trained on a pendulum's first steps; their standard deviations are as small as allowed."""
-    settings = DeepConfig(num_models=2, precision="halves", model_rate=1e-3, max_epochs=15, patience=15)
+    settings = DeepConfig(num_models=2, precision="split16", model_rate=1e-3, max_epochs=15, patience=15)
     env = sparse_pendulum(0.0)
     keys = jax.random.split(KEY, 1)
     seed = loop.begin(settings, env, keys, 1)

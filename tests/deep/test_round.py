@@ -152,7 +152,7 @@ def test_noise_has_the_shapes_that_a_round_needs() -> None:
     assert (noise.unet.shape, noise.critics.shape, noise.actor.shape) == ((8, 1), (2, 8, 1), (8, 1))
 
 
-@pytest.mark.parametrize("precision", ["float32", "halves"])
+@pytest.mark.parametrize("precision", ["float32", "split16"])
 def test_the_precisions_tell_nearly_equal_models_apart(precision: str) -> None:
     """Critics near 100 and models that nearly agree: w, gap and u are within 1% of float64."""
     sizes: dict[str, Any] = {
@@ -190,11 +190,11 @@ def test_slopes_of_any_size_survive_rounding_to_sixteen_bits(size: float) -> Non
     network = critics.init(config(critic_hidden=(64, 64)), KEY, TASK)
     x, error = jax.random.normal(KEY, (2, 16, 3)), jax.random.normal(jax.random.key(1), (2, 16))
     found = {}
-    for precision in ("float32", "halves"):
+    for precision in ("float32", "split16"):
         settings = config(critic_hidden=(64, 64), precision=precision)
         outputs = lambda nets: critics.own_values(nets, x[..., :2], x[..., 2:])  # noqa: E731
         found[precision] = fitted_to(settings, network, outputs, lambda values: size * jnp.sum(values * error))[1]
-    for ours, true in zip(jax.tree.leaves(found["halves"]), jax.tree.leaves(found["float32"]), strict=True):
+    for ours, true in zip(jax.tree.leaves(found["split16"]), jax.tree.leaves(found["float32"]), strict=True):
         assert float(jnp.linalg.norm(ours - true)) < 5e-3 * float(jnp.linalg.norm(true))
 
 

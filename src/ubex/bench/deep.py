@@ -45,7 +45,7 @@ class Deep:
     seeds: tuple[int, ...] = ()
     """The numbers of seeds that are trained at once. By default they are 1 and 10 on a GPU, and 1 on a CPU."""
     precision: str = "float32"
-    """How matrices are multiplied on a GPU: float32, halves or tf32."""
+    """How matrices are multiplied on a GPU: float32, split16 or tf32."""
     preset: str = "paper"
     """The sizes of networks and batches: paper or laptop."""
     steps: int = 0

@@ -72,9 +72,9 @@ def precision(config: DeepConfig) -> contextlib.AbstractContextManager[None]:
 
 
 def training_precision(config: DeepConfig) -> contextlib.AbstractContextManager[None]:
-    """The precision of what is differentiated, and of its targets: with `halves`, factors of eleven bits, whose error is far
+    """The precision of what is differentiated, and of its targets: with `split16`, factors of eleven bits, whose error is far
     below the noise of a batch. The uncertainties, which are small differences, are not computed with it."""
-    return sixteen_bits() if config.precision == "halves" else precision(config)
+    return sixteen_bits() if config.precision == "split16" else precision(config)
 
 
 def init(config: DeepConfig, key: Key, task: Task) -> AgentState:

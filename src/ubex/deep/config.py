@@ -13,8 +13,8 @@ from ubex.types import InputError
 ROLLOUT_ENDS = ("together", "alone", "trusted")
 """As soon as one rollout of a buffer ends, all do, and that step is stored as terminal for all of them; each where its model
 says that the episode ends; or also, truncated and not stored, where a prediction leaves the data's neighbourhood."""
-PRECISIONS = ("float32", "halves", "tf32")
-"""How matrices are multiplied on a GPU. float32: everything in float32. halves: uncertainties, which are small differences, by
+PRECISIONS = ("float32", "split16", "tf32")
+"""How matrices are multiplied on a GPU. float32: everything in float32. split16: uncertainties, which are small differences, by
 16-bit products of numbers in two halves where they compare states, rounded ones where they compare actions; rollouts by rounded
 ones; what is differentiated by rounded ones too. tf32: everything in TF32, too coarse for small uncertainties."""
 

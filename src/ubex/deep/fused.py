@@ -49,7 +49,7 @@ def available() -> bool:
     return True
 
 
-def halves(x: Float[Array, "*b"]) -> tuple[Float16[Array, "*b"], Float16[Array, "*b"]]:
+def split16(x: Float[Array, "*b"]) -> tuple[Float16[Array, "*b"], Float16[Array, "*b"]]:
     """Two float16 numbers that add up to x, |x| <= 1, but for what is below 1e-7."""
     high = x.astype(jnp.float16)
     return high, (x - high.astype(jnp.float32)).astype(jnp.float16)
@@ -79,7 +79,7 @@ def _block(
         x = jnp.broadcast_to(before[:, at], (ROWS, INNER))
         for i in range(inputs.shape[1]):
             x = x + inputs[k, i, :][:, None] * first[i, at][None, :]
-        high, low = halves(tanh(x))
+        high, low = split16(tanh(x))
         for half in (high, low) if split else (high,):
             total = total + jnp.dot(half, rows_of_weight, preferred_element_type=jnp.float32)
         return total

@@ -43,7 +43,7 @@ class MLP(eqx.Module):
     """Weights and biases; an ensemble has a leading axis on every array and is applied with `jax.vmap`."""
 
     weights: tuple[Float[Array, "..."], ...]
-    """(inputs, outputs) of each layer; large ones may be in halves, see `halved`."""
+    """(inputs, outputs) of each layer; large ones may be in halves, see `with_split_weights`."""
     biases: tuple[Float[Array, "..."], ...]
     activation: Activation = eqx.field(static=True)
 
@@ -128,29 +128,29 @@ def _backward(factors: tuple[Array, Array], slope: Array) -> tuple[Array, Array]
 sixteen_bit_product.defvjp(_forward, _backward)
 
 
-def halved(network: MLP) -> MLP:
-    """A network, or an ensemble, with its large weights stacked as `halved_product` needs them: for those who ask it often."""
+def with_split_weights(network: MLP) -> MLP:
+    """A network, or an ensemble, with its large weights stacked as `split16_product` needs them: for those who ask it often."""
     first, *others = network.weights
     stacked = (weight if min(weight.shape[-2:]) < LARGE else _stacked(weight) for weight in others)
     return MLP((first, *stacked), network.biases, network.activation)
 
 
 def _stacked(weight: Float[Array, "*n I O"]) -> Float16[Array, "*n J O"]:
-    high, low = halves(weight)
+    high, low = split16(weight)
     return jnp.concatenate((high, low, high), axis=-2)
 
 
-def halved_product(x: Float[Array, "*b I"], weight: Float[Array, "J O"]) -> Float[Array, "*b O"]:
+def split16_product(x: Float[Array, "*b I"], weight: Float[Array, "J O"]) -> Float[Array, "*b O"]:
     """x times weight as one float16 product with float32 sums, three times as long: about 22 bits of each factor count.
 
     A factor is the sum of two float16 halves; the product of the two small halves is left out. A weight in float16 is one that
-    `halved` has stacked. Not meant to be differentiated.
+    `with_split_weights` has stacked. Not meant to be differentiated.
     """
     if weight.dtype != jnp.float16:
         if min(weight.shape) < LARGE:
             return product(x, weight)
         weight = _stacked(weight)
-    high, low = halves(x)
+    high, low = split16(x)
     return jnp.matmul(jnp.concatenate((high, high, low), axis=-1), weight, preferred_element_type=jnp.float32)
 
 
@@ -168,7 +168,7 @@ def rounded_product(x: Float[Array, "*b I"], weight: Float[Array, "I O"]) -> Flo
     return jnp.clip(result, -HALF_MAX, HALF_MAX)
 
 
-def halves(x: Float[Array, "*b"]) -> tuple[Float16[Array, "*b"], Float16[Array, "*b"]]:
+def split16(x: Float[Array, "*b"]) -> tuple[Float16[Array, "*b"], Float16[Array, "*b"]]:
     """Two float16 numbers that add up to x, |x| <= 65,504, but for its last two bits and for what is below 1e-7."""
     inside = jnp.clip(x, -HALF_MAX, HALF_MAX)
     high = jax.lax.reduce_precision(inside, 5, 10)  # a conversion there and back would be taken for nothing by the compiler

@@ -23,10 +23,10 @@ CHUNKS = 16
 def multiplication(config: DeepConfig) -> Product:
     """The product of large matrices in a rollout.
 
-    With `halves` factors are rounded to eleven bits: it shifts a drawn observation by far less than the noise that it is drawn
+    With `split16` factors are rounded to eleven bits: it shifts a drawn observation by far less than the noise that it is drawn
     with, whose standard deviation the models bound from below.
     """
-    return rounded_product if config.precision == "halves" else product
+    return rounded_product if config.precision == "split16" else product
 
 
 class Rows(NamedTuple):

@@ -196,7 +196,7 @@ def fitted_to(
     with training_precision(config):
         said, back = jax.vjp(outputs, network)
         value, slope = jax.value_and_grad(loss)(said)
-        if config.precision != "halves":
+        if config.precision != "split16":
             return value, back(slope)[0]
         most = jnp.max(jnp.abs(slope))
         scale = jnp.where(most > 0.0, most, 1.0)

@@ -20,7 +20,7 @@ from ubex.deep.agents import AgentState, Info
 from ubex.deep.buffer import Batch, ModelBuffer, below, pick, unpack
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, Fitted
-from ubex.deep.networks import MLP, halved
+from ubex.deep.networks import MLP, with_split_weights
 from ubex.deep.rollout import Outlook
 from ubex.deep.round import draw_noise, gradient_round
 from ubex.deep.termination import Termination
@@ -138,8 +138,8 @@ def rounds(
     Agents without a model learn from the first `count` rows of the data; others do not look at them.
     """
 
-    if model is not None and config.has_unet and config.precision == "halves":
-        model = model._replace(networks=halved(model.networks))  # once, not in every round
+    if model is not None and config.has_unet and config.precision == "split16":
+        model = model._replace(networks=with_split_weights(model.networks))  # once, not in every round
 
     def update(agent: AgentState, keys: Shaped[PRNGKeyArray, "2"]) -> tuple[AgentState, Info]:
         noise = draw_noise(config, task, keys[0])

@@ -18,7 +18,7 @@ from ubex.deep import fused
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, predict_all
-from ubex.deep.networks import MLP, Product, halved_product, mlp, product
+from ubex.deep.networks import MLP, Product, mlp, product, split16_product
 from ubex.envs.task import Reward, Task, Terminates
 from ubex.types import Key, NextValues
 
@@ -121,7 +121,7 @@ def next_values(
 
 def _multiplication(config: DeepConfig) -> Product:
     """The product of large matrices in the models' means and the critics' values, which nothing is differentiated through."""
-    return halved_product if config.precision == "halves" else product
+    return split16_product if config.precision == "split16" else product
 
 
 def _known_rewards(batch: Batch, after: Float[Array, "N B O"], reward: Reward) -> Float[Array, "N B"]:
@@ -141,7 +141,7 @@ def _at_actions(
 ) -> Float[Array, "N C B K"]:
     """What every critic says at each model's next observations and the policy's actions there."""
     action = policy.several(policy.gaussian(actor, observation), noise)
-    if config.precision == "halves" and fused.available() and fused.fits(critics):
+    if config.precision == "split16" and fused.available() and fused.fits(critics):
         state, actions = observation.reshape(-1, observation.shape[-1]), action.reshape(-1, *action.shape[2:])
         exact = config.w_actions  # w is a difference between models, the gap one between actions, which is less delicate
         said = fused.at_actions(critics, state, actions[:, :exact])

@@ -109,7 +109,7 @@ class Locomotion(Experiment):
     preset: Annotated[str, tyro.conf.Suppress] = AUTO
     """The agent's settings, one of `LOCOMOTION` in `deep/presets.py`; by default those that fit the machine."""
     precision: str = "float32"
-    """How matrices are multiplied on a GPU: float32, halves or tf32."""
+    """How matrices are multiplied on a GPU: float32, split16 or tf32."""
     horizon: int = EPISODE
     """The number of steps after which an episode is cut off."""
     seeds: int = 10

@@ -117,7 +117,7 @@ class Pendulum(Experiment):
     preset: Annotated[str, tyro.conf.Suppress] = AUTO
     """The agent's settings, one of `PENDULUM` in `deep/presets.py`; by default those that fit the machine."""
     precision: str = "float32"
-    """How matrices are multiplied on a GPU: float32, halves or tf32. Random keys do not depend on it."""
+    """How matrices are multiplied on a GPU: float32, split16 or tf32. Random keys do not depend on it."""
     pictures: tuple[int, ...] = (1, 5, 15, 30, 50, 75)
     """The episodes after which the first seed leaves value maps. After the last one it always does, with an animation."""
     seeds: int = 10
