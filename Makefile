@@ -8,16 +8,20 @@ WORKERS ?= 2
 
 # These tests compare numbers, so they are compiled as users compile. The others are compiled without optimisations, which is faster.
 NUMBERS := tests/test_doctor.py tests/test_theory.py tests/test_variance.py tests/test_closed_form.py tests/test_covariance.py \
-	tests/tabular/test_solvers.py tests/tabular/test_planner.py tests/deep/test_uncertainty.py tests/deep/test_fused.py
+	tests/tabular/test_solvers.py tests/tabular/test_planner.py tests/deep/test_uncertainty.py tests/deep/test_fused.py \
+	tests/experiments/test_calibration.py tests/experiments/test_published_rollouts.py tests/learn/test_deep_agent.py
+WEB := tests/report/test_browser.py tests/report/test_site.py tests/test_wheel.py
 PUBLISHED := tests/tabular/test_loop.py::test_deep_sea_10_has_the_published_regret
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
-.PHONY: help setup browser demo test test-parts test-numbers test-pybullet coverage lint docs bench lock clean
+.PHONY: help setup browser demo test test-parts test-numbers test-web test-pybullet coverage lint docs bench lock clean
 
 help:
 	@echo "make demo   set up everything, compute the paper's Table 1, let every agent explore DeepSea, end in a page"
 	@echo "make test   set up everything and run the tests"
-	@echo "make test-parts, test-numbers  its two halves: the second is about numbers, with XLA's optimisations"
+	@echo "make test-parts    the part of make test that is compiled without optimisations"
+	@echo "make test-numbers  the other part: it compares numbers, and is compiled as users compile"
+	@echo "make test-web      the tests of the wheel, and of pages in a browser; root on Debian gets a Chromium by it"
 	@echo "make test-pybullet  the tests of the PyBullet tasks; builds PyBullet first where there is no wheel (minutes)"
 	@echo "make coverage  the tests, and which lines of src/ubex they reach"
 	@echo "make docs   the documentation as a site in build/site"
@@ -38,13 +42,16 @@ browser: setup
 
 test: test-parts test-numbers
 
-test-parts: setup browser
+test-parts: setup
 	@echo "tests: running with $(WORKERS) workers"
-	@$(PYTEST) $(NUMBERS:%=--ignore=%) --deselect $(PUBLISHED)
+	@$(PYTEST) $(NUMBERS:%=--ignore=%) $(WEB:%=--ignore=%) --deselect $(PUBLISHED)
 
 test-numbers: setup
-	@echo "tests: those about numbers, with XLA's optimisations"
+	@echo "tests: those that compare numbers, with XLA's optimisations"
 	@XLA_FLAGS= $(PYTEST) $(NUMBERS) $(PUBLISHED)
+
+test-web: setup browser
+	@$(PYTEST) $(WEB)
 
 test-pybullet: setup
 	@$(BIN)/python tools/install_pybullet.py

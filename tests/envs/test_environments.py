@@ -29,13 +29,13 @@ MORE = [deep_sea(5), n_room(2), toy(0.7, 0.4), from_mdp(random_mdp())]
 
 @pytest.mark.parametrize(
     "env",
-    [*(env for env in TABLE.values() if isinstance(env, TabularEnv)), *MORE],
+    dict.fromkeys(env for env in (*TABLE.values(), *MORE) if isinstance(env, TabularEnv)),
     ids=lambda env: f"{env.name}-{env.num_states}",
 )
 def test_step_agrees_with_the_mdp(env: TabularEnv) -> None:
     p, r = (np.asarray(array) for array in env.as_mdp())
     assert np.allclose(p.sum(axis=-1), 1.0)
-    draws = DRAWS if env.branching != 1 else 3
+    draws = (DRAWS if env.num_states < 100 else DRAWS // 3) if env.branching != 1 else 3
 
     @jax.jit
     @jax.vmap

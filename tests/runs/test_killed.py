@@ -13,7 +13,7 @@ RUN = [
     *("run", "shrinkage", "--no-report", "--seeds", "2", "--methods", "exact-ube", "pombu"),
     *("--sizes", "4", "--episodes", "400", "--workers", "2"),
 ]
-KILLS = int(os.environ.get("UBEX_KILLS", "2"))
+KILLS = int(os.environ.get("UBEX_KILLS", "1"))
 """How often it is killed; UBEX_KILLS=20 takes minutes and is the stricter test."""
 
 

@@ -35,15 +35,19 @@ def seven_room() -> TabularEnv:
     return n_room(7)
 
 
-@functools.lru_cache(maxsize=32)
 def n_room(rooms: int = 7) -> TabularEnv:
-    """Rooms in a snake, the start in the middle one, rewards as in the paper; the same record each time, to compile once.
+    """Rooms in a snake, the start in the middle one, rewards as in the paper.
 
     Example:
         >>> n_room(2).num_states
         51
     """
-    rooms = checks.whole("rooms", rooms, 2)
+    return _made(checks.whole("rooms", rooms, 2))
+
+
+@functools.lru_cache(maxsize=32)
+def _made(rooms: int) -> TabularEnv:
+    """The record for this many rooms, the same one each time, so that programs are compiled once."""
     free, centers = floor_plan(rooms)
     cells = [tuple(cell) for cell in np.argwhere(free)]
     number = {cell: index for index, cell in enumerate(cells)}
