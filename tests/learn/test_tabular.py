@@ -63,12 +63,12 @@ def test_a_gymnasium_environment_is_learned() -> None:
 
 def test_what_was_learned_is_a_posterior() -> None:
     """Its moments are those that the agent plans with, and its samples have them; settings of rewards are not forgotten."""
-    settings = {"reward_precision": 2.0, "noise_precision": 3.0, "repeats": 2}
+    settings = {"prior_mass": 5.0, "reward_precision": 2.0, "noise_precision": 3.0, "repeats": 2}
     result = ubex.train("n-room", "psrl", episodes=5, key=1, env_args={"rooms": 2}, **settings)
     config = tabular.agent_config("closed-form", settings)
     with jax.enable_x64(True):
         reward, deviation = belief.reward_posterior(result.belief, 2.0, 3.0)
-        mean = belief.mean_model(result.belief, reward)
+        mean = belief.mean_model(result.belief, reward, 5.0)
         known = agents.planning_model(config, jax.random.key(0), result.belief, mean, deviation)
         average, variance = known.evaluate(jnp.asarray(np.append(result.policy, 0)), 0.9, False)  # type: ignore[union-attr]
     found = ubex.value_variance(result.belief, result.policy, 0.9, estimator="closed-form")
@@ -83,7 +83,7 @@ def test_what_was_learned_is_a_posterior() -> None:
         ubex.value_variance(posterior, np.append(result.policy, 3), 0.9, estimator="ensemble-var", key=0, num_models=400).v,
     )
     kept = jax.tree.map(np.asarray, result.belief)
-    assert (kept.reward_precision, kept.noise_precision) == (2.0, 3.0)
+    assert (kept.prior_mass, kept.reward_precision, kept.noise_precision) == (5.0, 2.0, 3.0)
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -89,6 +89,9 @@ def test_the_closed_form_plans_with_the_variance_of_the_public_call(name: str, b
         ({"discount": 1.5}, "discount must be in"),
         ({"ties": "coin"}, "unknown ties 'coin'; choose from: first, random"),
         ({"repeats": 0}, "repeats must be at least 1"),
+        ({"prior_mass": 0.0}, "prior_mass must be in"),
+        ({"prior_mass": float("nan")}, "prior_mass must be in"),
+        ({"reward_precision": -1.0}, "reward_precision must be in"),
     ],
 )
 def test_bad_settings(settings: dict[str, object], message: str) -> None:

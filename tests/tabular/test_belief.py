@@ -13,7 +13,7 @@ from ubex import DirichletNormal, Transitions
 from ubex.envs.base import TabularEnv, Trajectory, rollout
 from ubex.envs.deep_sea import deep_sea
 from ubex.envs.n_room import seven_room
-from ubex.tabular.belief import Belief, mean_model, observe, prior, reward_posterior, sample_transitions
+from ubex.tabular.belief import Belief, mean_model, observe, prior, reward_posterior, sample_transitions, total_mass
 
 
 @pytest.fixture(autouse=True)
@@ -74,14 +74,15 @@ def test_steps_after_the_end_do_not_count() -> None:
         assert float(belief.counts[-1].sum()) == 0.0
 
 
-@pytest.mark.parametrize("branching", [1, 3, None])
-def test_samples_have_the_moments_of_the_posterior(branching: int | None) -> None:
+@pytest.mark.parametrize(("branching", "mass"), [(1, None), (3, None), (None, None), (1, 4.0), (3, 1.0), (None, 1e-3)])
+def test_samples_have_the_moments_of_the_posterior(branching: int | None, mass: float | None) -> None:
     belief = prior(9, 2, branching)
     for seen in episodes(deep_sea(3), 4):
         belief = observe(belief, seen, 3)
-    mean = np.asarray(mean_model(belief, jnp.zeros((10, 2))).p)
-    total = np.asarray(belief.counts.sum(axis=-1)) + 10 * belief.concentration
-    p = np.asarray(sample_transitions(jax.random.key(5), belief, 20_000))
+    mean = np.asarray(mean_model(belief, jnp.zeros((10, 2)), mass).p)
+    total = np.asarray(belief.counts.sum(axis=-1)) + (10 / 3 if mass is None else mass)
+    np.testing.assert_allclose(total_mass(belief, mass), total, rtol=1e-12)
+    p = np.asarray(sample_transitions(jax.random.key(5), belief, 20_000, mass))
     np.testing.assert_allclose(p.sum(axis=-1), 1.0, atol=1e-12)
     assert (p[:, -1, :, -1] == 1.0).all()
     np.testing.assert_allclose(p.mean(axis=0), mean, atol=0.01)

@@ -108,6 +108,12 @@ def test_default_concentration_counts_environment_states_only() -> None:
     assert DirichletNormal(16, 2, terminal=True).transitions.alpha[0, 0, 16] == pytest.approx(0.25)
 
 
+def test_a_mass_is_spread_over_the_next_states_that_are_possible() -> None:
+    support = np.triu(np.ones((3, 3), dtype=bool))[:, None, :]
+    alpha = DirichletNormal(3, 2, support=support, prior_mass=6.0).transitions.alpha
+    np.testing.assert_array_equal(alpha[:, 0], [[2.0, 2.0, 2.0], [0.0, 3.0, 3.0], [0.0, 0.0, 6.0]])
+
+
 def test_support_forbids_transitions() -> None:
     support = np.triu(np.ones((3, 3), dtype=bool))[:, None, :]
     posterior = DirichletNormal(3, 2, support=support)
@@ -126,6 +132,8 @@ def test_support_forbids_transitions() -> None:
         ({"concentration": -1.0}, "Dirichlet parameters must be positive"),
         ({"concentration": np.nan}, "Dirichlet parameters must be positive"),
         ({"concentration": np.ones((7,))}, "must broadcast to"),
+        ({"prior_mass": 0.0}, "prior_mass must be in"),
+        ({"prior_mass": 2.0, "concentration": 1.0}, "concentration and prior_mass say the same in two ways: give one of them"),
         ({"support": np.zeros((3, 2, 3))}, "support leaves no next state at state 0, action 0"),
         ({"reward_precision": 0.0}, "reward_precision must be positive"),
         ({"noise_precision": -1.0}, "noise_precision must be in"),

@@ -114,11 +114,10 @@ class DeepSea(Exploration):
         return Outcome(scalars, {"regret": regret_curve(np.cumsum(~solved).astype(np.float64))})
 
     def smoke(self) -> DeepSea:
-        """Two methods and two values of every axis, on a grid of four cells, few episodes."""
+        """Two methods, or one with two values of an axis, on a grid of four cells, few episodes."""
         models, gains = self.num_models[:2], self.gains[:2]
-        return dataclasses.replace(
-            self, seeds=1, methods=self.methods[:2], sizes=(4,), num_models=models, gains=gains, episodes=60
-        )
+        methods = self.methods[: 2 if len(models) == len(gains) == 1 else 1]
+        return dataclasses.replace(self, seeds=1, methods=methods, sizes=(4,), num_models=models, gains=gains, episodes=60)
 
     def tables(self, results: pd.DataFrame) -> Sequence[Table]:
         """Mean and standard error of regret and learning time; before them the best gains, where there are several."""

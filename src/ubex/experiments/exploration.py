@@ -48,6 +48,8 @@ class Exploration(Experiment):
     """The least uncertainty reward. Smaller ones are clipped."""
     ties: str = "first"
     """Which of several best actions is taken: first or random."""
+    prior_masses: tuple[float, ...] | None = None
+    """The masses of the prior: the sum of a row's Dirichlet parameters, in visits. By default it is the published rule."""
 
     def __post_init__(self) -> None:
         """Refuses fields that make no sense."""
@@ -55,12 +57,13 @@ class Exploration(Experiment):
         for method in self.methods:
             estimators.method(method, METHODS)
         checks.whole("episodes", self.episodes, 1)
-        for setting in grid(method=self.methods, num_models=self.num_models, gain=self.gains):
+        for setting in grid(method=self.methods, **Exploration.axes(self)):
             AgentConfig(**{**setting, "u_min": self.u_min, "ties": self.ties})  # type: ignore[arg-type]
 
     def axes(self) -> dict[str, Sequence[Any]]:
         """What varies between cells, besides the method."""
-        return {"num_models": self.num_models, "gain": self.gains}
+        masses = {} if self.prior_masses is None else {"prior_mass": self.prior_masses}  # others keep their random keys
+        return {"num_models": self.num_models, "gain": self.gains, **masses}
 
     def cells(self) -> Sequence[Cell]:
         """All axes x methods."""
@@ -120,7 +123,7 @@ def explore(
 def agent_config(cell: Cell, **fixed: Any) -> AgentConfig:
     """The agent of a cell."""
     settings: Mapping[str, Any] = cell.settings
-    names = ("num_models", "gain", "u_min", "ties", "clip_sum", "discount")
+    names = ("num_models", "gain", "u_min", "ties", "clip_sum", "discount", "prior_mass")
     return AgentConfig(method=cell.method, **{name: settings[name] for name in names if name in settings}, **fixed)
 
 

@@ -54,6 +54,8 @@ class Train(Experiment):
     """Which of several best actions is taken: first or random."""
     repeats: int = 1
     """How often each observed transition counts."""
+    prior_mass: float | None = None
+    """The mass of the prior: the sum of a row's Dirichlet parameters, in visits. By default it is the published rule."""
 
     def __post_init__(self) -> None:
         """Refuses fields that make no sense, the environment's included."""
@@ -64,7 +66,8 @@ class Train(Experiment):
     def settings(self) -> dict[str, Any]:
         """The agent's settings."""
         names = ("num_models", "gain", "discount", "u_min", "ties", "repeats")
-        return {name: getattr(self, name) for name in names}
+        mass = {} if self.prior_mass is None else {"prior_mass": self.prior_mass}  # other runs keep their random keys
+        return {name: getattr(self, name) for name in names} | mass
 
     def make(self) -> Any:
         """The environment."""

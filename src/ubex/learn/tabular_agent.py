@@ -171,7 +171,7 @@ def plan_key(state: TabularState) -> Key:
 def _look(config: AgentConfig, key: Key, belief: Belief) -> tuple[Int[Array, " S"], Float[Array, "S A"], Float[Array, "S A"]]:
     """The greedy policy of the mean MDP, and mean and deviation of its values."""
     reward, spread = reward_posterior(belief, config.reward_precision, config.noise_precision)
-    mean = mean_model(belief, reward)
+    mean = mean_model(belief, reward, config.prior_mass)
     greedy = agents.update(dataclasses.replace(config, method="ensemble-mean"), key, belief).policy
     average = Dense(MDP(jnp.zeros((0, *mean.p.shape)), jnp.zeros((0, *reward.shape))), mean.dense())
     q = average.average(greedy, config.discount).q

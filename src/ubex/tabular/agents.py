@@ -18,13 +18,15 @@ from ubex import checks, estimators
 from ubex.closed_form import DirichletRows
 from ubex.estimators import ESTIMATORS
 from ubex.keys import named
-from ubex.tabular.belief import Belief, FlatMean, LearnedBelief, mean_model, reward_posterior, sample_transitions
+from ubex.tabular.belief import Belief, FlatMean, LearnedBelief, mean_model, reward_posterior, sample_transitions, total_mass
 from ubex.tabular.models import Dense, Flat, Known, PlanningModel, Single
 from ubex.tabular.planner import Optimism, Plan, policy_iteration
 from ubex.types import MDP, AgentEntry, Key
 
 PSRL = "psrl"
 METHODS = (*ESTIMATORS, PSRL)
+SMALLEST, LARGEST = 1e-9, 1e12
+"""Of masses and precisions: beyond them sums lose all digits."""
 
 
 AGENTS: Mapping[str, AgentEntry] = MappingProxyType(
@@ -54,6 +56,8 @@ class AgentConfig:
     """`first` maximiser (the published runs) or `random` (the text); it made no difference on DeepSea."""
     repeats: int = 1
     """How often each observed transition counts."""
+    prior_mass: float | None = None
+    """Sum of the Dirichlet parameters of a row before any data, in visits; None is the published rule, (S + 1) / sqrt(S)."""
     reward_precision: float = 1.0
     """Prior precision of a reward; its prior mean is 0."""
     noise_precision: float = 1e6
@@ -68,6 +72,9 @@ class AgentConfig:
         checks.real("discount", self.discount, 0.0, 1.0)
         checks.one_of("ties", self.ties, ("first", "random"))
         checks.whole("repeats", self.repeats, 1)
+        for name in ("prior_mass", "reward_precision", "noise_precision"):
+            if getattr(self, name) is not None:
+                checks.real(name, getattr(self, name), SMALLEST, LARGEST)
 
     def optimism(self) -> Optimism:
         """What the planner needs; PSRL is no optimism at all."""
@@ -77,13 +84,13 @@ class AgentConfig:
 
     def learned(self, belief: Belief) -> LearnedBelief:
         """The belief as a posterior over MDPs."""
-        return LearnedBelief.of(belief, self.reward_precision, self.noise_precision)
+        return LearnedBelief.of(belief, self.prior_mass, self.reward_precision, self.noise_precision)
 
 
 def update(config: AgentConfig, key: Key, belief: Belief) -> Plan:
     """A policy for the next episode: samples the posterior and plans, from a random deterministic policy."""
     reward, deviation = reward_posterior(belief, config.reward_precision, config.noise_precision)
-    how, mean = config.optimism(), mean_model(belief, reward)
+    how, mean = config.optimism(), mean_model(belief, reward, config.prior_mass)
     num_states, num_actions = reward.shape
     first: Int[Array, " S"] = jax.random.randint(named(key, "policy"), (num_states,), 0, num_actions, jnp.int32)
     return policy_iteration(how, named(key, "ties"), planning_model(config, key, belief, mean, deviation), first)
@@ -94,12 +101,11 @@ def planning_model(
 ) -> PlanningModel:
     """What an update plans in: one sample for PSRL, N samples and the mean for optimism, moments for the closed form."""
     if config.optimism().estimator.closed is not None:
-        total = jnp.sum(belief.counts, axis=-1) + belief.counts.shape[0] * belief.concentration
-        return Known(mean, DirichletRows(mean, total, deviation**2))
+        return Known(mean, DirichletRows(mean, total_mass(belief, config.prior_mass), deviation**2))
     psrl, one_successor = config.method == PSRL, belief.counts.shape[-1] == 1
     num_models = 1 if psrl else config.num_models
     if psrl or config.optimism().gain > 0.0:
-        p = sample_transitions(named(key, "transitions"), belief, num_models)
+        p = sample_transitions(named(key, "transitions"), belief, num_models, config.prior_mass)
         noise = jax.random.normal(named(key, "rewards"), (num_models, *deviation.shape), deviation.dtype)
         samples = MDP(p, mean.r[None] + deviation[None] * noise)
     else:

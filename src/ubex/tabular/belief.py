@@ -1,8 +1,8 @@
 """The belief of a tabular agent: the Dirichlet/Normal posterior as counts of what was seen, without any S x A x S table.
 
-The prior is flat: Dirichlet(1/sqrt(S)) rows over the environment's S states and an added terminal one, which is absorbing and
-without reward, known for certain (appendix, "Model learning"). So a mean row is a few observed entries plus one number that
-all next states share, and a table of the size of an MDP exists only once MDPs are sampled.
+The prior is flat over the environment's S states and an added terminal one, which is absorbing and without reward, known for
+certain (appendix, "Model learning"): Dirichlet(1/sqrt(S)) rows as published, or rows of another mass. So a mean row is a few
+observed entries plus one number that all next states share. A table of the size of an MDP exists only once MDPs are sampled.
 """
 
 from __future__ import annotations
@@ -30,23 +30,24 @@ class Belief(NamedTuple):
     rewards: Float[Array, "*k S A"]
     """Sum of the observed rewards."""
 
-    @property
-    def concentration(self) -> float:
-        """Parameter of the flat Dirichlet prior; S is the number of the environment's own states."""
-        return float((self.counts.shape[0] - 1) ** -0.5)
+    def concentration(self, mass: float | None) -> float:
+        """Each parameter of a row of the prior, whose sum is the mass; None is the published rule, 1/sqrt(S)."""
+        places = self.counts.shape[-3]
+        return float((places - 1) ** -0.5) if mass is None else mass / places
 
 
 class LearnedBelief(Belief):
-    """What an agent has learned, with what it takes rewards for: a posterior over MDPs, which `ubex.value_variance` takes."""
+    """What an agent has learned, with its prior: a posterior over MDPs, which `ubex.value_variance` takes."""
 
+    prior_mass: float | None
     reward_precision: float
     noise_precision: float
 
     @classmethod
-    def of(cls, belief: Belief, reward_precision: float, noise_precision: float) -> LearnedBelief:
+    def of(cls, belief: Belief, prior_mass: float | None, reward_precision: float, noise_precision: float) -> LearnedBelief:
         """The belief of an agent with these settings."""
         learned = cls(*belief)
-        learned.reward_precision, learned.noise_precision = reward_precision, noise_precision
+        learned.prior_mass, learned.reward_precision, learned.noise_precision = prior_mass, reward_precision, noise_precision
         return learned
 
     def posterior(self) -> DirichletNormal:
@@ -54,7 +55,7 @@ class LearnedBelief(Belief):
         successors, counts, rewards = (np.asarray(array) for array in self)
         states, actions, _ = counts.shape
         settings = {"reward_precision": self.reward_precision, "noise_precision": self.noise_precision}
-        prior = DirichletNormal(states - 1, actions, terminal=True, **settings)
+        prior = DirichletNormal(states - 1, actions, terminal=True, prior_mass=self.prior_mass, **settings)
         alpha, number = prior.transitions.alpha.copy(), counts.sum(axis=-1)
         np.add.at(alpha, (*(place[..., None] for place in np.indices((states, actions))), successors), counts)
         return prior.restored(Dirichlet(alpha), prior.rewards.observe(number, rewards, rewards))
@@ -62,7 +63,7 @@ class LearnedBelief(Belief):
 
 jax.tree_util.register_pytree_node(  # the settings stay when arrays are mapped
     LearnedBelief,
-    lambda learned: (tuple(learned), (learned.reward_precision, learned.noise_precision)),  # type: ignore[arg-type,return-value]
+    lambda learned: (tuple(learned), (learned.prior_mass, learned.reward_precision, learned.noise_precision)),  # type: ignore[arg-type,return-value]
     lambda settings, arrays: LearnedBelief.of(Belief(*arrays), *settings),
 )
 
@@ -130,20 +131,26 @@ class FlatMean(NamedTuple):
         return total
 
 
-def mean_model(belief: Belief, reward: Float[Array, "S A"]) -> FlatMean:
-    """The posterior-mean MDP with these rewards."""
+def total_mass(belief: Belief, mass: float | None = None) -> Float[Array, "S A"]:
+    """The sum of each row's Dirichlet parameters, with a prior of this mass."""
+    return jnp.sum(belief.counts, axis=-1) + belief.counts.shape[0] * belief.concentration(mass)
+
+
+def mean_model(belief: Belief, reward: Float[Array, "S A"], mass: float | None = None) -> FlatMean:
+    """The posterior-mean MDP with these rewards and a prior of this mass."""
     num_states = belief.counts.shape[0]
-    total = jnp.sum(belief.counts, axis=-1) + num_states * belief.concentration
+    total, flat = total_mass(belief, mass), belief.concentration(mass)
     terminal = (jnp.arange(num_states) == num_states - 1)[:, None]
     first = jnp.arange(belief.counts.shape[-1]) == 0
     weights = jnp.where(terminal[:, :, None], first[None, None].astype(total.dtype), belief.counts / total[:, :, None])
     successors = jnp.where(terminal[:, :, None], num_states - 1, belief.successors)
-    return FlatMean(successors, weights, jnp.where(terminal, 0.0, belief.concentration / total), reward)
+    return FlatMean(successors, weights, jnp.where(terminal, 0.0, flat / total), reward)
 
 
-def sample_transitions(key: Key, belief: Belief, num_models: int) -> Float[Array, "N S A S"]:
-    """Posterior samples of the transition probabilities."""
-    p = sample_flat_dirichlet(key, belief.concentration, belief.successors, belief.counts, num_models)
+def sample_transitions(key: Key, belief: Belief, num_models: int, mass: float | None = None) -> Float[Array, "N S A S"]:
+    """Posterior samples of the transition probabilities, with a prior of this mass."""
+    known = (belief.concentration(mass), belief.successors, belief.counts)
+    p = sample_flat_dirichlet(key, *known, num_models, small=mass is not None)
     absorbing = jnp.zeros(p.shape[-1], p.dtype).at[-1].set(1.0)
     return p.at[:, -1, :, :].set(absorbing)
 

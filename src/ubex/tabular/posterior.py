@@ -215,6 +215,7 @@ class DirichletNormal(TabularPosterior):
         num_actions: int,
         *,
         concentration: ArrayLike | None = None,
+        prior_mass: float | None = None,
         support: ArrayLike | None = None,
         terminal: bool = False,
         reward_mean: ArrayLike = 0.0,
@@ -228,13 +229,15 @@ class DirichletNormal(TabularPosterior):
             num_actions: A.
             concentration: Dirichlet parameters, a number or an array that broadcasts to (S, A, S') with S' counting the
                 terminal state; 1/sqrt(S) by default, as in the paper.
+            prior_mass: instead of `concentration`, the sum of a row's parameters, spread evenly over its possible next states:
+                how many visits the prior weighs as much as.
             support: which next states are possible, broadcasts to (S, A, S'); all by default.
             terminal: adds an absorbing state with reward 0, known for certain, as the last state.
             reward_mean: prior mean of the rewards, broadcasts to (S, A).
             reward_precision: prior precision of the rewards, broadcasts to (S, A).
             noise_precision: precision of an observed reward; 1e6 as in the published runs (nearly noise-free).
         """
-        transitions = _dirichlet_prior(num_states, num_actions, concentration, support, terminal)
+        transitions = _dirichlet_prior(num_states, num_actions, concentration, prior_mass, support, terminal)
         shape = transitions.alpha.shape[:2]
         loc = _table("reward_mean", reward_mean, shape, terminal, at_terminal=0.0)
         precision = _table("reward_precision", reward_precision, shape, terminal, at_terminal=np.inf, positive=True)
@@ -258,6 +261,7 @@ class DirichletNormalGamma(TabularPosterior):
         num_actions: int,
         *,
         concentration: ArrayLike | None = None,
+        prior_mass: float | None = None,
         support: ArrayLike | None = None,
         terminal: bool = False,
         reward_mean: ArrayLike = 0.0,
@@ -269,7 +273,7 @@ class DirichletNormalGamma(TabularPosterior):
 
         The transition arguments are those of `DirichletNormal`; the reward arguments broadcast to (S, A).
         """
-        transitions = _dirichlet_prior(num_states, num_actions, concentration, support, terminal)
+        transitions = _dirichlet_prior(num_states, num_actions, concentration, prior_mass, support, terminal)
         shape = transitions.alpha.shape[:2]
         rewards = NormalGamma(
             loc=_table("reward_mean", reward_mean, shape, terminal, at_terminal=0.0),
@@ -281,18 +285,28 @@ class DirichletNormalGamma(TabularPosterior):
 
 
 def _dirichlet_prior(
-    num_states: int, num_actions: int, concentration: ArrayLike | None, support: ArrayLike | None, terminal: bool
+    num_states: int,
+    num_actions: int,
+    concentration: ArrayLike | None,
+    mass: float | None,
+    support: ArrayLike | None,
+    terminal: bool,
 ) -> Dirichlet:
     num_states, num_actions = checks.whole("num_states", num_states, 1), checks.whole("num_actions", num_actions, 1)
     total = num_states + bool(terminal)
     checks.fits("the Dirichlet parameters", (total, num_actions, total))
+    possible, inner = np.asarray(True if support is None else support, dtype=bool), (num_states, num_actions, total)
+    if mass is not None:
+        if concentration is not None:
+            raise InputError("concentration and prior_mass say the same in two ways: give one of them")
+        checks.real("prior_mass", mass, np.finfo(float).tiny, 1e300)
     given = checks.number_array("concentration", num_states**-0.5 if concentration is None else concentration)
-    possible = np.asarray(True if support is None else support, dtype=bool)
-    inner = (num_states, num_actions, total)
     try:
         parameters, possible = np.broadcast_to(given, inner), np.broadcast_to(possible, inner)
     except ValueError:
         raise InputError(f"concentration {given.shape} and support {possible.shape} must broadcast to {inner}") from None
+    if mass is not None:
+        parameters = np.broadcast_to(mass / np.maximum(possible.sum(axis=-1, keepdims=True), 1), inner)
     bad = possible & ~((parameters > 0) & np.isfinite(parameters))
     if bad.any():
         where = checks.first_place(bad, ("state", "action", "next state"))

@@ -135,28 +135,49 @@ def _scramble(x: UInt32[Array, "*n"]) -> UInt32[Array, "*n"]:
 
 
 def sample_flat_dirichlet(
-    key: Key, concentration: float, places: Int[Array, "S A B"], counts: Float[Array, "S A B"], num_models: int
+    key: Key,
+    concentration: float,
+    places: Int[Array, "S A B"],
+    counts: Float[Array, "S A B"],
+    num_models: int,
+    small: bool = False,
 ) -> Float[Array, "N S A S"]:
     """Draws rows from Dirichlet(concentration + counts), where the prior is flat and counts are known by their places.
 
     Gamma(c + n) is Gamma(c) plus an independent Gamma(n), so the prior's part comes from a table and only the visited entries
     need the rejection sampler. One member after another: together they would need three times the memory of the result.
+    Where c is `small`, nearly all of Gamma(c) is below the smallest float, so logarithms are drawn, and cost an exponential.
     """
     num_states, num_actions, _ = counts.shape
-    seeds = row_seeds(named(key, "flat"), (num_models, num_states, num_actions))
-    drawn = jnp.exp(log_gamma(named(key, "visited"), jnp.broadcast_to(counts[None], (num_models, *counts.shape))))
-    extra = jnp.where(counts[None] > 0, drawn, counts[None])
+    rows = (num_models, num_states, num_actions)
+    seeds = row_seeds(named(key, "flat"), rows)
+    more = row_seeds(named(key, "small"), rows if small else (num_models, 0, 0))
+    drawn = log_gamma(named(key, "visited"), jnp.broadcast_to(counts[None], (num_models, *counts.shape)))
+    extra = jnp.where(counts[None] > 0, jnp.exp(drawn), counts[None])
+    log_extra = jnp.where(counts[None] > 0, drawn, -jnp.inf)
     state, action = (i[..., None] for i in jnp.ix_(jnp.arange(num_states), jnp.arange(num_actions)))
-    table = gamma_table(concentration)
+    table = gamma_table(1.0 + concentration if small else concentration)
 
-    def one(member: tuple[UInt32[Array, "S A 2"], Float[Array, "S A B"]]) -> Float[Array, "S A S"]:
-        seeds, extra = member
-        flat = _kept(sample_gamma(row_bits(seeds, num_states), table)).astype(counts.dtype)
-        total = _kept(flat.at[state, action, places].add(extra))
+    def one(member: tuple[Array, Array, Array, Array]) -> Float[Array, "S A S"]:
+        seeds, more, extra, log_extra = member
+        flat = sample_gamma(row_bits(seeds, num_states), table)
+        if small:
+            logs = log_boosted(flat, row_bits(more, num_states), concentration).astype(counts.dtype)
+            most = jnp.maximum(jnp.max(logs, axis=-1, keepdims=True), jnp.max(log_extra, axis=-1, keepdims=True))
+            total = _kept(jnp.exp(logs - most)).at[state, action, places].add(jnp.exp(log_extra - most))
+        else:
+            total = _kept(flat).astype(counts.dtype).at[state, action, places].add(extra)
+        total = _kept(total)
         return total * (1.0 / jnp.sum(total, axis=-1, keepdims=True))
 
-    rows: Float[Array, "N S A S"] = jax.lax.map(one, (seeds, extra))
-    return rows
+    found: Float[Array, "N S A S"] = jax.lax.map(one, (seeds, more, extra, log_extra))
+    return found
+
+
+def log_boosted(above: Float[Array, "*n"], bits: UInt32[Array, "*n"], shape: float) -> Float[Array, "*n"]:
+    """Logarithms of Gamma(shape) variates, from Gamma(1 + shape) variates: those times U^(1 / shape), with U uniform."""
+    uniform = (bits.astype(jnp.float32) + 0.5) * 2.0**-32
+    return jnp.log(above) + jnp.log(uniform) / shape
 
 
 def _kept(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
