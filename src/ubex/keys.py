@@ -60,6 +60,16 @@ def named(key: Key, name: str) -> Key:
     return jax.random.fold_in(key, zlib.crc32(name.encode()))
 
 
+def plain_seed(key: Key) -> int:
+    """A seed in [0, 2^31) that the key determines, for what is not JAX.
+
+    Example:
+        >>> 0 <= plain_seed(jax.random.key(0)) < 2**31
+        True
+    """
+    return int(jax.random.bits(key, dtype=jnp.uint32)) % 2**31
+
+
 def host_generator(key: Key) -> np.random.Generator:
     """A NumPy generator that the key determines, for what is drawn once on the host.
 

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from deep.tiny import LINE, config, drifting
-from ubex.deep import host, loop
+from ubex.deep import host, loop, seeds
 from ubex.deep.buffer import unpack
 from ubex.deep.config import DeepConfig
-from ubex.envs.adapter import Episode, HostedEnv, Moved, hosted
+from ubex.deep.seeds import HostState
+from ubex.envs.adapter import Episode, HostedEnv, Moved, answer, hosted
 from ubex.envs.continuous import ContinuousEnv
 from ubex.envs.task import never
 from ubex.runs import checkpoint
@@ -56,30 +57,36 @@ def shaken() -> ContinuousEnv:
 
 
 class Going:
-    """A loop and where it is, for tests that stop and look."""
+    """A loop of one or several seeds and where it is, for tests that stop and look."""
 
-    def __init__(self, settings: DeepConfig, env: HostedEnv, state: host.HostState) -> None:
-        self.loop = host.HostLoop(settings, env)
-        self.now = self.loop.restore(state)
+    def __init__(self, settings: DeepConfig, env: HostedEnv | list[HostedEnv], *states: HostState) -> None:
+        envs = env if isinstance(env, list) else [env]
+
+        def ask(method: str, words: Any) -> Any:
+            return {k: answer(envs[k], method, given) for k, given in words.items()}
+
+        self.loop = host.HostLoop(settings, envs[0], ask=ask if len(envs) > 1 else None)
+        self.now = self.loop.resumed(seeds.together(states))
         self.seen = list[Episode]()
 
     @property
-    def state(self) -> host.HostState:
-        return self.now.state
+    def state(self) -> HostState:
+        """Of the first seed; its data are those of the run."""
+        return seeds.alone(self.now.state, 0)
 
     def to(self, goal: int) -> Going:
         """Pieces until a step; what they raise leaves the run before them."""
         self.now = self.loop.ready(self.now, goal)
         while self.state.step < goal:
-            self.now, shown = self.loop.advance(self.now, goal)
+            self.now, shown = self.loop.piece(self.now, goal)
             if isinstance(shown, FloatingPointError):
                 raise shown
-            self.seen += [] if shown is None else [shown]
+            self.seen += [] if shown is None else shown.values()
         return self
 
 
 def new(settings: DeepConfig, env: HostedEnv | None = None) -> Going:
-    return Going(settings, env or hosted(drifting()), host.begin(settings, LINE, KEY))
+    return Going(settings, env or hosted(drifting()), seeds.begin(settings, LINE, KEY))
 
 
 def close(a: Any, b: Any) -> None:
@@ -88,12 +95,12 @@ def close(a: Any, b: Any) -> None:
 
 def test_it_is_the_compiled_loop() -> None:
     run, settings, keys = new(config()).to(STEPS), config(), KEY[None]
-    seeds, buffers = loop.begin(settings, drifting(), keys, 2), loop.begin_buffers(settings, drifting(), 1)
+    other, buffers = loop.begin(settings, drifting(), keys, 2), loop.begin_buffers(settings, drifting(), 1)
     for index in range(2):
-        seeds, buffers, _ = loop.advance(settings, drifting(), keys, seeds, buffers, index)
+        other, buffers, _ = loop.advance(settings, drifting(), keys, other, buffers, index)
     assert run.state.termination is None, "the environment knows where it ends"
-    close(run.loop.kept(run.now).data, seeds.data[0])
-    close((run.state.agent, run.state.dynamics), jax.tree.map(lambda x: x[0], (seeds.agent, seeds.dynamics)))
+    close(run.loop.saved(run.now).data, other.data)
+    close((run.now.state.agent, run.now.state.dynamics), (other.agent, other.dynamics))
     seen = run.seen
     assert [(episode.number, episode.step, episode.length) for episode in seen] == [(i, 10 * (i + 1), 10) for i in range(4)]
     assert seen[0].reward == pytest.approx(float(run.state.data[:10, 2].sum()), rel=1e-4)
@@ -104,9 +111,9 @@ def test_it_is_the_compiled_loop() -> None:
 
 def through_a_file(run: Going, settings: DeepConfig, env: HostedEnv) -> Going:
     """The run as another process finds it."""
-    state = run.loop.kept(run.now)
+    state = seeds.alone(run.loop.saved(run.now), 0)
     known = [one.termination is not None for one in state.refills]
-    like = host.begin(settings, LINE, jax.random.key(0), state.step, state.termination is not None, known)
+    like = seeds.begin(settings, LINE, jax.random.key(0), state.step, state.termination is not None, known)
     return Going(settings, env, checkpoint.unpack(checkpoint.pack(state.step, state, {}), like, Path())[1])
 
 
@@ -117,17 +124,17 @@ def test_a_run_that_was_stopped_goes_on_to_the_last_bit(method: str, retain: int
     Buffers that outlive a retraining are made again as well.
     """
     settings, whole = config(method=method, retain=retain), hosted(shaken())
-    start = host.begin(settings, LINE, KEY, 0, True)
+    start = seeds.begin(settings, LINE, KEY, 0, True)
     straight = Going(settings, whole, start).to(STEPS)
     run = Going(settings, whole._replace(env=Breaking(whole.env, 46)), start)
     with pytest.raises(InputError, match="shaken failed at step 46: OSError: cable"):
         run.to(STEPS)
-    assert (run.state.step, run.loop.kept(run.now).data.shape[0], run.state.elapsed) == (46, 46, 6)
+    assert (run.state.step, run.loop.saved(run.now).data.shape[1], run.state.elapsed) == (46, 46, 6)
     assert np.isnan(run.state.pending).any() == (method == "sac"), "with a model, the rounds were made before the step"
     again = through_a_file(run, settings, hosted(shaken())).to(STEPS)
     assert again.now.fitted is None, "within a segment the models are those of its start"
     assert (again.state.termination is None, again.now.ends) == (method == "sac", None), "nothing ended: nothing was learned"
-    for mine, whole_run in zip(*(jax.tree.leaves(one.loop.kept(one.now)) for one in (again, straight)), strict=True):
+    for mine, whole_run in zip(*(jax.tree.leaves(one.loop.saved(one.now)) for one in (again, straight)), strict=True):
         if not isinstance(mine, jax.Array) or not jnp.issubdtype(mine.dtype, jax.dtypes.prng_key):
             np.testing.assert_array_equal(np.asarray(mine), np.asarray(whole_run))
 
@@ -136,14 +143,14 @@ def test_an_interrupt_while_the_agent_is_used_up_costs_a_segment() -> None:
     run = new(config(method="sac")).to(46)
     sound = run.now.sound
     assert sound is not None
-    run.state.agent.log_alpha.delete()  # as gradient rounds do, whose answer never came
-    assert run.loop.kept(run.now).step == sound.step == 44
+    run.now.state.agent.log_alpha.delete()  # as gradient rounds do, whose answer never came
+    assert run.loop.saved(run.now).step == sound.step == 44
     assert run.to(STEPS).state.step == STEPS
 
 
 def test_environments_on_the_host_begin_anew_at_the_horizon() -> None:
     with pytest.raises(InputError, match="initial_resets must be True"):
-        host.begin(config(initial_resets=False), LINE, KEY)
+        seeds.begin(config(initial_resets=False), LINE, KEY)
 
 
 def test_an_episode_that_does_not_come_back_is_begun_anew(caplog: pytest.LogCaptureFixture) -> None:
@@ -161,13 +168,13 @@ def test_sac_is_the_compiled_loop() -> None:
     run = new(settings)
     run.now = run.loop.ready(run.now, STEPS)  # programs and draws are for all steps
     run.to(20).to(STEPS)
-    seeds, buffers = loop.begin(settings, drifting(), keys, 2), None
+    other, buffers = loop.begin(settings, drifting(), keys, 2), None
     for index in range(2):
-        seeds, buffers, _ = loop.advance(settings, drifting(), keys, seeds, buffers, index)
-    close(run.state.data[:STEPS], seeds.data[0])
-    close(run.state.agent, jax.tree.map(lambda x: x[0], seeds.agent))
+        other, buffers, _ = loop.advance(settings, drifting(), keys, other, buffers, index)
+    close(run.now.state.data[:, :STEPS], other.data)
+    close(run.now.state.agent, other.agent)
     assert run.now.on_device is not None
-    np.testing.assert_array_equal(np.asarray(run.now.on_device), run.state.data)
+    np.testing.assert_array_equal(np.asarray(run.now.on_device), run.now.state.data)
     batch = unpack(jnp.asarray(run.state.data[:STEPS]), 1)
     np.testing.assert_allclose(batch.next_observation, batch.observation + 0.1 * 2.0 * batch.action, atol=1e-6)
 
@@ -183,8 +190,8 @@ def test_a_loss_that_is_not_finite_costs_a_segment() -> None:
     jax.tree.map(np.testing.assert_array_equal, run.state.agent, sound.to(44).state.agent)
     run.loop = host.HostLoop(settings, whole)
     assert run.to(46).state.step == 46
-    broken = run.state.agent._replace(log_alpha=jnp.asarray(jnp.nan, jnp.float32))
-    run.now = run.now._replace(state=run.state._replace(agent=broken))
+    broken = run.now.state.agent._replace(log_alpha=jnp.full(1, jnp.nan, jnp.float32))
+    run.now = run.now._replace(state=run.now.state._replace(agent=broken))
     with pytest.raises(FloatingPointError, match="a weight is not finite at step 46"):
         run.to(48)
 
@@ -194,14 +201,14 @@ def test_terminations_are_learned_and_rewards_may_be_known() -> None:
     settings = config(method="mbpo", rollouts_per_step=50, updates_per_step=1)
     env = hosted(drifting(), reward=lambda o, a, n: 7.0 + 0.0 * n[0])
     env = env._replace(task=env.task._replace(terminates=never))
-    run = Going(settings, env, host.begin(settings, LINE, KEY, 0, True))
+    run = Going(settings, env, seeds.begin(settings, LINE, KEY, 0, True))
     run.now = run.loop.ready(run.now, STEPS)
     run.to(40)
     run.state.data[:40, -1] = run.state.data[:40, 3] > np.median(run.state.data[:40, 3])
     run.to(41)
     assert run.now.ends is not None
     assert run.now.buffers is not None
-    rows = np.asarray(run.now.buffers.rows)[0, : int(run.now.buffers.written[0])]
+    rows = np.asarray(run.now.buffers.rows)[0, 0, : int(run.now.buffers.written[0, 0])]
     assert set(rows[:, 2].tolist()) == {7.0}
     assert 0.2 < rows[:, -1].mean() < 0.8
     above, below = rows[rows[:, -1] > 0.5, 3], rows[rows[:, -1] < 0.5, 3]
@@ -215,5 +222,96 @@ def test_a_termination_is_kept_and_a_time_limit_is_not() -> None:
     run.now = run.loop.ready(run.now, 2)
     one = np.ones(1, np.float32)
     for over in (True, False):
-        run.now = run.loop._record(run.now, one, one, Moved(one, 0.0, over, not over))
+        run.now = run.loop._record(run.now, one[None], {0: Moved(one, 0.0, over, not over)})
     np.testing.assert_array_equal(run.state.data[:, -1], [1.0, 0.0])
+
+
+def two(settings: DeepConfig, *envs: HostedEnv, learn_ends: bool = False) -> Going:
+    """Two seeds, or as many as there are environments."""
+    keys = jax.random.split(KEY, len(envs))
+    return Going(settings, list(envs), *(seeds.begin(settings, LINE, key, 0, learn_ends) for key in keys))
+
+
+def same(a: Any, b: Any) -> None:
+    for mine, other in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        if not isinstance(mine, jax.Array) or not jnp.issubdtype(mine.dtype, jax.dtypes.prng_key):
+            np.testing.assert_array_equal(np.asarray(mine), np.asarray(other))
+
+
+def of(run: Going, seed: int) -> HostState:
+    return seeds.alone(run.loop.saved(run.now), seed)
+
+
+@pytest.mark.parametrize("method", ["exact-ube", "sac"])
+def test_seeds_together_are_seeds_alone(method: str) -> None:
+    """Up to rounding, with episodes of different lengths."""
+    settings, lengths = config(method=method), (10, 7)
+    both = two(settings, *(hosted(shaken(), length) for length in lengths)).to(STEPS)
+    for k, (length, key) in enumerate(zip(lengths, jax.random.split(KEY, 2), strict=True)):
+        run = Going(settings, hosted(shaken(), length), seeds.begin(settings, LINE, key)).to(STEPS)
+        mine, other = of(both, k), of(run, 0)
+        close(mine._replace(key=0), other._replace(key=0))
+        assert (int(mine.episodes), int(mine.elapsed)) == divmod(STEPS, length)
+    assert len(both.seen) == STEPS // 10 + STEPS // 7
+
+
+@pytest.mark.parametrize("method", ["exact-ube", "sac"])
+def test_a_seed_that_fails_leaves_the_others_alone(method: str, caplog: pytest.LogCaptureFixture) -> None:
+    """To the last bit; and when all have failed, the run before is good."""
+    settings, whole = config(method=method), [hosted(shaken(), 7), hosted(shaken())]
+    straight = two(settings, *whole).to(STEPS)
+    broken = [whole[0], whole[1]._replace(env=Breaking(whole[1].env, 45))]
+    run = two(settings, *broken).to(STEPS)
+    assert run.now.errors == ("", "shaken failed at step 45: OSError: cable")
+    assert "shaken failed at step 45: OSError: cable; the other seeds go on" in caplog.text
+    same(of(run, 0), of(straight, 0))
+    assert not of(run, 1).data[45:].any(), "its rows stop"
+    np.testing.assert_array_equal(of(run, 1).data[:45], of(straight, 1).data[:45])
+    again = two(settings, broken[0]._replace(env=Breaking(whole[0].env, 46)), whole[1]._replace(env=Breaking(whole[1].env, 45)))
+    with pytest.raises(InputError, match="failed at step 46"):
+        again.to(STEPS)
+    assert (again.now.errors[0], again.state.step) == ("", 46)
+
+
+def test_a_loss_that_is_not_finite_stops_its_seed_alone() -> None:
+    settings, whole = config(method="sac"), [hosted(drifting()), hosted(drifting())]
+    run = two(settings, whole[0]._replace(env=Breaking(whole[0].env, 41, reward=1e30)), whole[1]).to(STEPS)
+    assert run.now.errors[0].startswith("critic_loss is not finite at step 4")
+    assert run.now.errors[1] == ""
+    same(of(run, 1), of(two(settings, *whole).to(STEPS), 1))
+
+
+def test_several_seeds_go_on_to_the_last_bit() -> None:
+    """Stopped within a segment and the episodes of two seeds, while a third one is out."""
+    settings, whole = config(retain=2, method="ensemble-mean"), [hosted(shaken(), 7), hosted(shaken()), hosted(shaken(), 9)]
+    parts = [whole[0], whole[1], whole[2]._replace(env=Breaking(whole[2].env, 43))]
+    straight = two(settings, *parts, learn_ends=True).to(STEPS)
+    parts[2] = whole[2]._replace(env=Breaking(whole[2].env, 43))
+    run = two(settings, *parts, learn_ends=True)
+    run.now = run.loop.ready(run.now, STEPS)
+    run.to(46)
+    state = run.loop.saved(run.now)
+    parts[2] = whole[2]._replace(env=Breaking(whole[2].env, 0))  # nobody asks it
+    again = two(settings, *parts, learn_ends=True)
+    again.now = again.loop.resumed(state, run.now.errors)
+    again.to(STEPS)
+    assert again.now.errors == straight.now.errors
+    same(again.loop.saved(again.now), straight.loop.saved(straight.now))
+
+
+def test_only_seeds_that_saw_an_end_learn_where_episodes_end() -> None:
+    settings = config(method="mbpo", rollouts_per_step=20, updates_per_step=1)
+    envs = [hosted(drifting()) for _ in range(2)]
+    run = two(settings, *(env._replace(task=env.task._replace(terminates=never)) for env in envs), learn_ends=True)
+    run.now = run.loop.ready(run.now, STEPS)
+    run.to(40)
+    run.now.state.data[1, :40, -1] = run.now.state.data[1, :40, 3] > np.median(run.now.state.data[1, :40, 3])
+    before = run.now.state.termination
+    run.to(41)
+    assert run.now.ends is not None
+    assert run.now.buffers is not None
+    assert before is not None
+    same(seeds.alone(run.now.state, 0).termination, jax.tree.map(lambda x: x[0], before))
+    rows, written = np.asarray(run.now.buffers.rows), np.asarray(run.now.buffers.written)
+    assert not rows[0, 0, : written[0, 0], -1].any()
+    assert 0.2 < rows[1, 0, : written[1, 0], -1].mean() < 0.8

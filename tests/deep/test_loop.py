@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from deep.tiny import config, drifting
-from ubex.deep import actor, loop, refills
+from ubex.deep import actor, loop, refills, steps
 from ubex.deep.buffer import ModelBuffer, unpack
 from ubex.deep.config import DeepConfig
 from ubex.deep.refills import Refill
@@ -28,7 +28,7 @@ def same(a: Any, b: Any) -> None:
     jax.tree.map(lambda x, y: np.testing.assert_array_equal(np.asarray(x), np.asarray(y)), a, b)
 
 
-COMPILED: Any = (loop.fit, loop.refill, loop.learn, loop.evaluate)
+COMPILED: Any = (steps.fit, steps.refill, loop.learn, loop.evaluate)
 STOPPING = [
     config(),
     config(retain=2, method="ensemble-mean"),

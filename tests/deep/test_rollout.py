@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from deep.tiny import LINE, config
-from ubex.deep import actor, loop, rollout
+from ubex.deep import actor, loop, rollout, steps
 from ubex.deep.buffer import Batch, ModelBuffer, empty, unpack
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import UNBOUNDED, Dynamics, Normaliser, Prediction, Support, predict
@@ -165,7 +165,7 @@ def test_rounding_shifts_what_is_drawn_by_far_less_than_its_noise() -> None:
     env = sparse_pendulum(0.0)
     keys = jax.random.split(KEY, 1)
     seed = loop.begin(settings, env, keys, 1)
-    model, _ = loop.fit(settings, env, keys, seed, jnp.asarray(0))
+    model, _ = steps.fit(settings, env.task, keys, seed.dynamics, seed.data, jnp.asarray(0))
     one = Dynamics(*jax.tree.map(lambda x: x[0], tuple(model)))
     rows = unpack(seed.data[0, : settings.initial_steps], env.observation_size)
 

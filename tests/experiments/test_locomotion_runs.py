@@ -14,6 +14,8 @@ from ubex.experiments.locomotion import FILM, MARKS, Locomotion, last_mean, summ
 from ubex.experiments.spec import Curve, Outcome
 from ubex.experiments.train_deep import AGENT_FILE
 from ubex.runs import metrics
+from ubex.runs.checkpoint import CheckpointFolder
+from ubex.runs.jobs import JobContext
 from ubex.runs.store import Store, from_json, to_json
 from ubex.types import InputError
 
@@ -116,3 +118,21 @@ def test_a_run_in_mujoco_is_stopped_goes_on_and_leaves_an_agent_and_a_film(task:
     returns, again = agent.film(1, 0)
     assert again == (tmp_path / "seed-0" / FILM).read_bytes()
     assert returns == pytest.approx(agent.evaluate(1, seed=0))
+
+
+def test_a_gpu_takes_all_seeds_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here on a CPU, where seeds are processes unless somebody asks for several."""
+    few: dict[str, Any] = {"methods": ("sac",), "tasks": ("halfcheetah",), "num_models": 2, "seeds": 2}
+    experiment = Locomotion.of("mujoco", preset="smoke", steps=60, horizon=20, **few)
+    assert experiment.mode == "processes"
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
+    assert experiment.mode == "batched"
+    monkeypatch.undo()
+    (cell,) = experiment.cells()
+    both = experiment.run(cell, [0, 1], JobContext(CheckpointFolder(tmp_path / "c"), lambda *_: None, tmp_path))
+    for seed in (0, 1):
+        found = both[seed]
+        assert isinstance(found, Outcome)
+        assert list(found.curves["return"].index) == [20, 40, 60]
+        assert Agent.load(tmp_path / f"seed-{seed}" / AGENT_FILE).steps == 60
+        assert (tmp_path / f"seed-{seed}" / FILM).exists() == mujoco_draws()

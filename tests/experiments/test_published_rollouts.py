@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ubex.deep import loop
+from ubex.deep import loop, steps
 from ubex.deep.config import DeepConfig
 from ubex.envs.sparse_pendulum import sparse_pendulum
 
@@ -27,13 +27,13 @@ def test_first_buffers_look_like_the_published_ones() -> None:
     begun = loop.begin(together, ENV, KEYS, 1)
     speeds = np.abs(np.asarray(begun.data[:, : together.initial_steps, 2])).max(axis=1)
     assert 1.0 < np.median(speeds) < 8.0, "published: a median of 4"
-    model, fitted = loop.fit(together, ENV, KEYS, begun, jnp.asarray(0))
+    model, fitted = steps.fit(together, ENV.task, KEYS, begun.dynamics, begun.data, jnp.asarray(0))
     assert 1e-3 < float(fitted.error.mean()) < 6e-3, "published: 2e-3 to 3.5e-3 with 1,000 transitions"
 
     def filled(config: DeepConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Share stored and share terminal of each seed, and the standard deviation of its rewards; means over buffers."""
         known = (model._replace(optimiser=None), begun.agent.actor, begun.data, loop.begin_buffers(config, ENV, SEEDS))
-        buffers, outlook = loop.refill(config, ENV, KEYS, *known, jnp.asarray(0))
+        buffers, outlook = steps.refill(config, ENV.task, KEYS, *known, jnp.asarray(0))
         rewards = np.asarray(buffers.rows[..., ENV.observation_size + ENV.action_size])
         written = np.asarray(buffers.written)
         spread = [np.mean([rewards[k, m, : written[k, m]].std() for m in range(written.shape[1])]) for k in range(SEEDS)]

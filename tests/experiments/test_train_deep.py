@@ -37,7 +37,13 @@ def test_a_run_is_stopped_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixt
     with pytest.raises(Stop):
         TASK.run(cell, [0], JobContext(CheckpointFolder(tmp_path / "c"), stop))
     notes = CheckpointFolder(tmp_path / "c").notes()
-    assert notes == {"rows": 40, "refills": [], "history": {"return": [2, 2], "evaluation": [1, 2]}, "resumed": 0}
+    assert notes == {
+        "rows": 40,
+        "refills": [],
+        "errors": [""],
+        "history": {"return": [2, 3], "evaluation": [1, 3]},
+        "resumed": 0,
+    }
     out = tmp_path / "run" / "artifacts" / "cell"
     found = TASK.run(cell, [0], JobContext(CheckpointFolder(tmp_path / "c"), lambda *_: None, out))[0]
     assert isinstance(found, Outcome)

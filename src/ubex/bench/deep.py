@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ubex import checks
-from ubex.deep import agents, dynamics, loop, uncertainty
+from ubex.deep import agents, dynamics, loop, steps, uncertainty
 from ubex.deep.agents import precision
 from ubex.deep.buffer import ModelBuffer, unpack, width
 from ubex.deep.config import PRECISIONS, DeepConfig
@@ -141,12 +141,12 @@ def measure_model(config: DeepConfig, keys: Any) -> dict[str, float]:
     epochs: list[float] = []
 
     def fit() -> None:
-        out = loop.fit(config, env, keys, state, half)[1]
+        out = steps.fit(config, env.task, keys, state.dynamics, state.data, half)[1]
         epochs.append(float(np.max(np.asarray(out.epochs))))
 
     def rollouts() -> None:
         nonlocal buffers
-        buffers, _ = loop.refill(config, env, keys, state.dynamics, state.agent.actor, state.data, buffers, half)
+        buffers, _ = steps.refill(config, env.task, keys, state.dynamics, state.agent.actor, state.data, buffers, half)
         jax.block_until_ready(buffers)  # type: ignore[no-untyped-call]
 
     return {"fit_seconds": timed(fit, 1)[1], "fit_epochs": epochs[-1], "rollout_seconds": timed(rollouts, 1)[1]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +13,12 @@ import jax
 
 from ubex import checks
 from ubex.deep.methods import DEEP_METHODS
+from ubex.learn import driver
 from ubex.learn.agent import Agent
+from ubex.learn.crew import Crew, Maker
+from ubex.learn.deep_agent import DeepBackend
+from ubex.learn.together import SeedsLearner
+from ubex.types import InputError
 
 MOST_REST = 0.15
 """Share of a step that may be spent outside the environment and the device."""
@@ -27,6 +34,8 @@ class Host:
     """The agents to measure."""
     preset: str = "laptop"
     """The sizes of networks and batches: paper or laptop."""
+    seeds: int = 1
+    """The number of seeds that learn together; several have their environments in processes of their own."""
     steps: int = 400
     """The number of steps that are measured, after a whole segment that compiles everything."""
     settings: str = "{}"
@@ -39,6 +48,7 @@ class Host:
         for method in self.methods:
             checks.one_of("method", method, DEEP_METHODS)
         checks.whole("steps", self.steps, 1)
+        checks.whole("seeds", self.seeds, 1)
         self.changes()
 
     def changes(self) -> dict[str, Any]:
@@ -56,22 +66,31 @@ class Host:
 
 def measure(settings: Host, method: str) -> dict[str, Any]:
     """One agent: seconds of the steps after everything is compiled, by what they were spent on; retraining is among them."""
-    agent = Agent(method, settings.env, preset=settings.preset, **settings.changes())
-    first = agent.config.initial_steps + agent.config.retrain_every
-    agent.restore(agent.state._replace(capacity=first + settings.steps))  # programs are compiled for all steps at once
-    agent.learn(first)
-    before, start = agent.spent, time.perf_counter()
-    agent.learn(settings.steps)
-    whole = time.perf_counter() - start
-    spent = [now - then for now, then in zip(agent.spent, before, strict=True)]
+    backend, number = Agent(method, settings.env, preset=settings.preset, **settings.changes()).backend, settings.seeds
+    if not isinstance(backend, DeepBackend):
+        raise InputError(f"{settings.env} is tabular: ubex bench tabular measures that")
+    config, maker = backend.config, Maker(settings.env, {}, None)
+    first = config.initial_steps + config.retrain_every
+    with Crew(maker, number) if number > 1 else contextlib.nullcontext() as ask:
+        learner = SeedsLearner.of(backend, jax.random.split(jax.random.key(0), number), sys.maxsize, 1, ask)
+        run = learner.restore(learner.blank({}))
+        run = run._replace(state=run.state._replace(capacity=first + settings.steps))  # programs are compiled for all steps
+        run = driver.advance(learner, run, first, lambda *_: True)
+        before, start = learner.clock.spent, time.perf_counter()
+        driver.advance(learner, run, first + settings.steps, lambda *_: True)
+        whole = time.perf_counter() - start
+    spent = [now - then for now, then in zip(learner.clock.spent, before, strict=True)]
     rest = 1.0 - (spent[0] + spent[1]) / whole  # what lies outside the loop counts too
     return {
         "env": settings.env,
         "method": method,
         "preset": settings.preset,
         "device": jax.devices()[0].device_kind,
+        "seeds": number,
         "steps": settings.steps,
         "steps_per_second": settings.steps / whole,
+        "environment_steps_per_second": number * settings.steps / whole,
+        "seed_rounds_per_second": number * settings.steps * config.updates_per_step / whole,
         "share_environment": spent[0] / whole,
         "share_device": spent[1] / whole,
         "share_rest": rest,

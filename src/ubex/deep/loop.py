@@ -23,9 +23,6 @@ from ubex.envs.continuous import ContinuousEnv
 from ubex.keys import named
 from ubex.types import Key
 
-STRAGGLERS = 4
-"""The models of all seeds are trained together until one seed in this many is left."""
-
 
 class RunState(NamedTuple):
     """What a run of one seed carries from segment to segment; of several seeds, on a leading axis."""
@@ -117,41 +114,6 @@ def begin_buffers(config: DeepConfig, env: ContinuousEnv, seeds: int) -> ModelBu
     return empty(config, width(env.observation_size, env.action_size), (seeds, config.num_buffers))
 
 
-@functools.partial(jax.jit, static_argnames=("config", "env"))
-def fit(
-    config: DeepConfig, env: ContinuousEnv, keys: Shaped[PRNGKeyArray, " K"], seeds: RunState, index: Int[Array, ""]
-) -> tuple[Dynamics, Fitted]:
-    """Trains the models on all data before segment number `index`."""
-
-    assert seeds.dynamics is not None
-    here = jax.vmap(steps.fit_key, in_axes=(0, None))(keys, index)
-    known = (seeds.dynamics, seeds.data, steps.observed(config, index), env.task)
-    with agents.precision(config):
-        return dynamics.train_together(config, here, *known, len(keys) // STRAGGLERS)
-
-
-@functools.partial(jax.jit, static_argnames=("config", "env"), donate_argnames="buffers")
-def refill(
-    config: DeepConfig,
-    env: ContinuousEnv,
-    keys: Shaped[PRNGKeyArray, " K"],
-    model: Dynamics,
-    actor: MLP,
-    data: Float[Array, "K C D"],
-    buffers: ModelBuffer,
-    index: Int[Array, ""],
-) -> tuple[ModelBuffer, Outlook]:
-    """Rollouts in the models, into the buffers; the optimiser of the models is not asked for, and may be None."""
-
-    def one(
-        key: Key, model: Dynamics, actor: MLP, data: Float[Array, "C D"], buffers: ModelBuffer
-    ) -> tuple[ModelBuffer, Outlook]:
-        made: tuple[ModelBuffer, Outlook] = steps.refill(config, env.task, key, model, actor, buffers, data, index)
-        return made
-
-    return jax.vmap(one)(keys, model, actor, data, buffers)
-
-
 def refilled(
     config: DeepConfig,
     env: ContinuousEnv,
@@ -162,7 +124,8 @@ def refilled(
     """The buffers of a run that goes on, made again."""
 
     def one(buffers: ModelBuffer, made: Refill) -> ModelBuffer:
-        found: tuple[ModelBuffer, Outlook] = refill(config, env, keys, made.dynamics, made.actor, data, buffers, made.segment)
+        known = (made.dynamics, made.actor, data, buffers, made.segment)
+        found: tuple[ModelBuffer, Outlook] = steps.refill(config, env.task, keys, *known)
         return found[0]
 
     return refills.again(history, begin_buffers(config, env, len(keys)), one)
@@ -251,10 +214,10 @@ def advance(
     fitted, outlook, made = None, None, None
     if config.model_based:
         assert buffers is not None
-        model, fitted = fit(config, env, keys, seeds, number)
+        model, fitted = steps.fit(config, env.task, keys, seeds.dynamics, seeds.data, number)
         seeds = seeds._replace(dynamics=model)
         made = refills.recorded(index, buffers.written, model, seeds.agent.actor)
         known = (model._replace(optimiser=None), seeds.agent.actor, seeds.data)
-        buffers, outlook = refill(config, env, keys, *known, buffers, number)
+        buffers, outlook = steps.refill(config, env.task, keys, *known, buffers, number)
     seeds, learned = learn(config, env, keys, seeds, buffers, number)
     return seeds, buffers, Segment(fitted, outlook, made, learned, evaluate(config, env, keys, seeds.agent, number))

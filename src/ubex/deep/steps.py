@@ -1,8 +1,8 @@
-"""The pieces of the deep algorithm for one seed (appendix, Algorithm 2), each a compiled function of its settings and its task.
+"""The pieces of the deep algorithm (appendix, Algorithm 2), each a compiled function of all seeds, on a leading axis K.
 
 A segment is F steps in the environment: the models are trained, their rollouts refill the buffers, and then every step is
-followed by G gradient rounds. Segments are numbered; randomness depends on the key and the numbers alone, so that a run can
-stop and go on as if it had not. `loop.py` runs them for several seeds at once, `host.py` beside a Gymnasium environment.
+followed by G gradient rounds. Segments are numbered; randomness depends on a seed's key and the numbers alone, so that a run
+can stop and go on as if it had not. `loop.py` runs them as one program, `host.py` beside Gymnasium environments.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from ubex.keys import named
 from ubex.types import Key
 
 T = TypeVar("T")
+STRAGGLERS = 4
+"""The models of all seeds are trained together until one seed in this many is left."""
 
 
 def capacity(config: DeepConfig, segments: int) -> int:
@@ -42,23 +44,30 @@ def observed(config: DeepConfig, index: Int[Array, ""]) -> Int[Array, ""]:
 
 
 @functools.partial(jax.jit, static_argnames="config")
-def initial_keys(config: DeepConfig, key: Key) -> Shaped[PRNGKeyArray, " I"]:
+def initial_keys(config: DeepConfig, keys: Shaped[PRNGKeyArray, " K"]) -> Shaped[PRNGKeyArray, "K I"]:
     """Keys of the steps before training."""
-    return jax.random.split(jax.random.split(named(key, "initial"), 3)[0], config.initial_steps)
+    return jax.vmap(lambda key: jax.random.split(jax.random.split(named(key, "initial"), 3)[0], config.initial_steps))(keys)
 
 
-@functools.partial(jax.jit, static_argnames="config")
 def step_keys(
     config: DeepConfig, key: Key, index: Int[Array, ""]
 ) -> tuple[Shaped[PRNGKeyArray, " F"], Shaped[PRNGKeyArray, "F G 2"]]:
-    """Keys of the steps of segment number `index` in the environment, and of the gradient rounds after each."""
+    """Keys of one seed's steps of segment number `index` in the environment, and of the gradient rounds after each."""
     for_steps, for_rounds = jax.random.split(named(jax.random.fold_in(key, index), "learn"))
     keys = jax.random.split(for_rounds, (config.retrain_every, config.updates_per_step, 2))
     return jax.random.split(for_steps, config.retrain_every), keys
 
 
+@functools.partial(jax.jit, static_argnames="config")
+def all_step_keys(
+    config: DeepConfig, keys: Shaped[PRNGKeyArray, " K"], index: Int[Array, ""]
+) -> tuple[Shaped[PRNGKeyArray, "K F"], Shaped[PRNGKeyArray, "K F G 2"]]:
+    """The same of all seeds."""
+    return jax.vmap(lambda key: step_keys(config, key, index))(keys)
+
+
 def action(task: Task, key: Key, actor: MLP, observation: Float[Array, " O"]) -> Float[Array, " A"]:
-    """A sampled action, in [-1, 1]."""
+    """A sampled action of one seed, in [-1, 1]."""
     return policy.sample(actor, observation, jax.random.normal(key, (task.action_size,), jnp.float32)).action
 
 
@@ -66,38 +75,62 @@ def action(task: Task, key: Key, actor: MLP, observation: Float[Array, " O"]) ->
 def act(
     config: DeepConfig,
     task: Task,
-    keys: Shaped[PRNGKeyArray, " F"],
+    keys: Shaped[PRNGKeyArray, "K F"],
     number: Int[Array, ""],
     actor: MLP,
-    observation: Float[Array, " O"],
-) -> Float[Array, " A"]:
-    """The sampled action of step `number` of a segment."""
-    with agents.precision(config):
+    observation: Float[Array, "K O"],
+) -> Float[Array, "K A"]:
+    """The sampled actions of step `number` of a segment."""
+
+    def one(keys: Shaped[PRNGKeyArray, " F"], actor: MLP, observation: Float[Array, " O"]) -> Float[Array, " A"]:
         return action(task, jax.random.split(keys[number], 3)[0], actor, observation)
 
+    with agents.precision(config):
+        return jax.vmap(one)(keys, actor, observation)
 
-def fit_key(key: Key, index: Int[Array, ""]) -> Key:
-    """Of the training of the models before segment number `index`."""
-    return named(jax.random.fold_in(key, index), "fit")
+
+@functools.partial(jax.jit, static_argnames="config")
+def mean_actions(config: DeepConfig, actor: MLP, observation: Float[Array, "K O"]) -> Float[Array, "K A"]:
+    """What every seed's policy does on average."""
+    with agents.precision(config):
+        return jax.vmap(policy.mode)(actor, observation)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "task"))
 def fit(
-    config: DeepConfig, task: Task, key: Key, model: Dynamics, data: Float[Array, "C D"], index: Int[Array, ""]
+    config: DeepConfig,
+    task: Task,
+    keys: Shaped[PRNGKeyArray, " K"],
+    model: Dynamics,
+    data: Float[Array, "K C D"],
+    index: Int[Array, ""],
 ) -> tuple[Dynamics, Fitted]:
     """Trains the models on all data before segment number `index`."""
+    here = jax.vmap(lambda key: named(jax.random.fold_in(key, index), "fit"))(keys)
     with agents.precision(config):
-        return dynamics.train(config, fit_key(key, index), model, data, observed(config, index), task)
+        return dynamics.train_together(config, here, model, data, observed(config, index), task, len(keys) // STRAGGLERS)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "task"))
 def fit_termination(
-    config: DeepConfig, task: Task, key: Key, ends: Termination, data: Float[Array, "C D"], index: Int[Array, ""]
+    config: DeepConfig,
+    task: Task,
+    keys: Shaped[PRNGKeyArray, " K"],
+    ends: Termination,
+    data: Float[Array, "K C D"],
+    index: Int[Array, ""],
+    seen: Bool[Array, " K"],
 ) -> Termination:
-    """Trains the classifier of terminations on the same data."""
-    with agents.precision(config):
+    """Trains the classifiers of terminations on the same data, of the seeds that have seen one."""
+
+    def one(key: Key, ends: Termination, data: Float[Array, "C D"], seen: Bool[Array, ""]) -> Termination:
         here = named(jax.random.fold_in(key, index), "termination")
-        return termination.train(task, here, ends, data, observed(config, index))
+        trained = termination.train(task, here, ends, data, observed(config, index))
+        chosen: Termination = jax.tree.map(lambda new, old: jnp.where(seen, new, old), trained, ends)
+        return chosen
+
+    with agents.precision(config):
+        return jax.vmap(one)(keys, ends, data, seen)
 
 
 def ending(task: Task, ends: Termination | None) -> Task:
@@ -109,18 +142,33 @@ def ending(task: Task, ends: Termination | None) -> Task:
 def refill(
     config: DeepConfig,
     task: Task,
-    key: Key,
+    keys: Shaped[PRNGKeyArray, " K"],
     model: Dynamics,
     actor: MLP,
+    data: Float[Array, "K C D"],
     buffers: ModelBuffer,
-    data: Float[Array, "C D"],
     index: Int[Array, ""],
     ends: Termination | None = None,
 ) -> tuple[ModelBuffer, Outlook]:
-    """Rollouts from states before segment number `index`, into the buffers, which are used up."""
-    here = named(jax.random.fold_in(key, index), "rollouts")
-    with agents.precision(config):
+    """Rollouts in the models before segment number `index`, into the buffers, which are used up.
+
+    The optimisers of the models and of the classifiers are not asked for, and may be None.
+    """
+
+    def one(
+        key: Key,
+        model: Dynamics,
+        actor: MLP,
+        data: Float[Array, "C D"],
+        buffers: ModelBuffer,
+        ends: Termination | None,
+    ) -> tuple[ModelBuffer, Outlook]:
+        here = named(jax.random.fold_in(key, index), "rollouts")
         return rollout.refill(config, ending(task, ends), here, model, actor, buffers, data, observed(config, index))
+
+    with agents.precision(config):
+        made: tuple[ModelBuffer, Outlook] = jax.vmap(one)(keys, model, actor, data, buffers, ends)
+    return made
 
 
 def rounds(
@@ -130,10 +178,10 @@ def rounds(
     agent: AgentState,
     model: Dynamics | None,
     buffers: ModelBuffer | None,
-    data: Float[Array, "C D"],
+    data: Float[Array, "C D"] | None,
     count: Int[Array, ""],
 ) -> tuple[AgentState, Info, Bool[Array, ""]]:
-    """The gradient rounds after one step in the environment: the agent, averages, and whether some loss is not finite.
+    """The gradient rounds of one seed after one step: the agent, averages, and whether some loss is not finite.
 
     Agents without a model learn from the first `count` rows of the data; others do not look at them.
     """
@@ -157,18 +205,30 @@ def rounds(
 def rounds_after(
     config: DeepConfig,
     task: Task,
-    keys: Shaped[PRNGKeyArray, "F G 2"],
+    keys: Shaped[PRNGKeyArray, "K F G 2"],
     number: Int[Array, ""],
     agent: AgentState,
     model: Dynamics | None,
     buffers: ModelBuffer | None,
-    data: Float[Array, "C D"],
+    data: Float[Array, "K C D"] | None,
     count: Int[Array, ""],
     ends: Termination | None,
-) -> tuple[AgentState, Info, Bool[Array, ""]]:
-    """The gradient rounds after step `number` of a segment; the agent is used up."""
-    with agents.precision(config):
+) -> tuple[AgentState, Info, Bool[Array, " K"]]:
+    """The gradient rounds of all seeds after step `number` of a segment; the agents are used up."""
+
+    def one(
+        keys: Shaped[PRNGKeyArray, "F G 2"],
+        agent: AgentState,
+        model: Dynamics | None,
+        buffers: ModelBuffer | None,
+        data: Float[Array, "C D"] | None,
+        ends: Termination | None,
+    ) -> tuple[AgentState, Info, Bool[Array, ""]]:
         return rounds(config, ending(task, ends), keys[number], agent, model, buffers, data, count)
+
+    with agents.precision(config):
+        made: tuple[AgentState, Info, Bool[Array, " K"]] = jax.vmap(one)(keys, agent, model, buffers, data, ends)
+    return made
 
 
 def batches(
@@ -176,11 +236,12 @@ def batches(
     task: Task,
     key: Key,
     buffers: ModelBuffer | None,
-    data: Float[Array, "C D"],
+    data: Float[Array, "C D"] | None,
     count: Int[Array, ""],
 ) -> tuple[Batch, Batch]:
     """A batch of the model-randomised buffer, and one of each model's own; without a model, of the data."""
     if buffers is None:
+        assert data is not None
         bits = jax.random.bits(key, (config.batch_size,), jnp.uint32)
         batch = unpack(data[below(bits, count)], task.observation_size)
         return batch, batch
@@ -191,9 +252,9 @@ def batches(
 
 
 @functools.partial(jax.jit, donate_argnames="data")
-def append(data: Float[Array, "C D"], place: Int[Array, ""], row: Float[Array, " D"]) -> Float[Array, "C D"]:
-    """The data with one more transition."""
-    return data.at[place].set(row)
+def append(data: Float[Array, "K C D"], place: Int[Array, ""], rows: Float[Array, "K R D"]) -> Float[Array, "K C D"]:
+    """The data with more transitions of every seed."""
+    return jax.lax.dynamic_update_slice_in_dim(data, rows, place, axis=1)
 
 
 @jax.jit
@@ -204,7 +265,7 @@ def copied(tree: T) -> T:
 
 
 @jax.jit
-def finite(tree: Any) -> Bool[Array, ""]:
-    """Whether no number is NaN or infinite."""
+def finite(tree: Any) -> Bool[Array, " K"]:
+    """Whether no number of a seed is NaN or infinite."""
     floats = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in floats]))
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf.reshape(leaf.shape[0], -1)), axis=1) for leaf in floats]), axis=0)

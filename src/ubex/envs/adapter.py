@@ -92,6 +92,22 @@ class HostedEnv(NamedTuple):
             raise InputError(f"an episode of {self.name} is longer than {MAX_STEPS} steps: give it a horizon")
         return Moved(after, reward, bool(terminated), bool(truncated) and not terminated)
 
+    def again(self, number: int, seed: int, rows: Float[np.ndarray, "E D"]) -> tuple[Float[np.ndarray, " O"], float] | None:
+        """The last observation and the return of an episode that is made again from its transitions, which began at `number`.
+
+        None where something else comes back; the first observation is compared before any action is taken.
+        """
+        size, total = self.task.observation_size, 0.0
+        acted, observation = slice(size, size + self.task.action_size), self.reset(number, seed)
+        for elapsed, row in enumerate(rows):
+            if not np.array_equal(observation, row[:size]):
+                return None
+            moved = self.step(row[acted], number + elapsed, elapsed)
+            observation, total = moved.observation, total + moved.reward
+            if not (np.array_equal(observation, row[-size - 1 : -1]) and np.float32(moved.reward) == row[acted.stop]):
+                return None
+        return observation, total
+
     def scaled(self, action: Float[np.ndarray, "*b A"]) -> Float[np.ndarray, "*b A"]:
         """An action in [-1, 1] in the environment's bounds and type."""
         inside = self.low + np.float32(0.5) * (action + np.float32(1.0)) * (self.high - self.low)
@@ -117,6 +133,14 @@ class HostedEnv(NamedTuple):
             place = int(np.flatnonzero(~np.isfinite(observation))[0])
             raise InputError(f"the observation of {self.name} {where} is {observation[place]} at place {place}")
         return observation.copy()  # some environments write into the array that they gave
+
+
+def answer(env: HostedEnv, method: str, words: tuple[Any, ...]) -> Any:
+    """What a method says, or its InputError."""
+    try:
+        return getattr(env, method)(*words)
+    except InputError as error:
+        return error
 
 
 def hosted(env: Any, horizon: int | None = None, terminates: Any = None, reward: Any = None) -> HostedEnv:

@@ -21,7 +21,19 @@ from ubex.deep.presets import LOCOMOTION as SETTINGS
 from ubex.envs.locomotion import EPISODE, LOCOMOTION
 from ubex.experiments.exploration import value_and_error
 from ubex.experiments.pendulum import PAPER_METHODS
-from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, Preset, SeedError, Table
+from ubex.experiments.spec import (
+    Cell,
+    Context,
+    Curve,
+    Experiment,
+    FigureSpec,
+    Mode,
+    Outcome,
+    Preset,
+    SeedError,
+    Table,
+    mode_of_device,
+)
 from ubex.experiments.train_deep import TrainDeep
 from ubex.learn.agent import Agent
 from ubex.learn.deep_agent import configured
@@ -129,6 +141,11 @@ class Locomotion(Experiment):
         checks.whole("horizon", self.horizon, 1)
         for method in self.methods:
             configured(method, "paper", self.settings)
+
+    @property
+    def mode(self) -> Mode:  # type: ignore[override]
+        """Seeds together on a GPU."""
+        return mode_of_device()
 
     @property
     def physics(self) -> str:

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from ubex import checks, imports
-from ubex.callbacks import Evaluate
 from ubex.deep.host import HostRun
 from ubex.deep.presets import GYMNASIUM as PRESETS
-from ubex.envs.adapter import Episode
+from ubex.deep.seeds import alone
+from ubex.experiments.deep_cells import out_of_memory
 from ubex.experiments.exploration import value_and_error
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, SeedError, Table
 from ubex.learn import driver
 from ubex.learn.agent import Agent
-from ubex.learn.deep_agent import LEARNED, NONE
+from ubex.learn.crew import Crew, Maker
+from ubex.learn.deep_agent import LEARNED, NONE, DeepBackend
+from ubex.learn.together import SeedsLearner, Shown
 from ubex.runs import metrics
 from ubex.types import InputError, KeyLike
 
@@ -120,30 +125,37 @@ class TrainDeep(Experiment):
         return [Cell(self.name, self.env, self.agent, settings)]
 
     def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome | SeedError]:
-        """All steps; after a stop, on from the last checkpoint."""
-        (seed,) = seeds
-        agent, evaluations = self.make(cell.key(seed)), list[tuple[float, float]]()
-        evaluate = Evaluate(
-            self.evaluate_every, self.evaluation_episodes, then=lambda info: evaluations.append((info.step, info.reward))
-        )
+        """All steps of all seeds together; after a stop, on from the last checkpoint."""
+        agent = self.make()
+        backend, number = agent.backend, len(seeds)
+        assert isinstance(backend, DeepBackend)
+        maker = Maker(self.env, self.parsed("env_args"), self.horizon)
 
-        def record(state: HostRun, episode: Episode) -> tuple[driver.Rows, bool]:
-            agent.follow(state)
-            evaluations.clear()
-            evaluate(agent.info(episode, self.steps))
-            rows = np.array(evaluations, np.float64).reshape(-1, 2)
-            return {"return": np.array([[episode.step, episode.reward]]), "evaluation": rows}, True
+        def record(run: HostRun, shown: Shown) -> tuple[driver.Rows, bool]:
+            returns = [(k, one.step, one.reward) for k, one in shown.episodes.items()]
+            evaluated = [(k, run.state.step, value) for k, value in shown.evaluations.items()]
+            return {"return": table(returns), "evaluation": table(evaluated)}, True
 
-        try:
-            run = driver.run(agent.backend, self.steps, context, record, CHECKPOINT_SECONDS, rescue=True)
-        except (FloatingPointError, InputError) as error:  # of a loss, or of the environment
-            step = (context.checkpoints.notes() or {}).get("rows")
-            return {seed: SeedError(f"seed {seed}: {error}; there is a checkpoint of step {step}")}
-        agent.follow(run.state)
-        self.leave(agent, seed, context)
-        final = (agent.steps, float(agent.evaluate(self.evaluation_episodes).mean()))
-        returns, evaluated = ([(float(a), float(b)) for a, b in run.history.get(name, ())] for name in ("return", "evaluation"))
-        return {seed: outcome(returns, [*evaluated, final], run.resumed)}
+        with out_of_memory(number), Crew(maker, number) if number > 1 else contextlib.nullcontext() as ask:
+            keys = jnp.stack([cell.key(seed) for seed in seeds])
+            learner = SeedsLearner.of(backend, keys, self.evaluate_every, self.evaluation_episodes, ask)
+            try:
+                done = driver.run(learner, self.steps, context, record, CHECKPOINT_SECONDS, rescue=True)
+                run, final = learner.evaluate(done.state, done.state.living)
+            except (FloatingPointError, InputError) as error:  # of a loss, or of the environment
+                notes = context.checkpoints.notes() or {}
+                said, kept = notes.get("errors", [""] * number), f"there is a checkpoint of step {notes.get('rows')}"
+                return {seed: SeedError(f"seed {seed}: {why or error}; {kept}") for seed, why in zip(seeds, said, strict=True)}
+        state, found = learner.saved(run), dict[int, Outcome | SeedError]()
+        for k, seed in enumerate(seeds):
+            if run.errors[k]:
+                found[seed] = SeedError(f"seed {seed}: {run.errors[k]}")
+                continue
+            agent.restore(alone(state, k))
+            self.leave(agent, seed, context)
+            returns, evaluated = (curve_of(done.history, name, k) for name in ("return", "evaluation"))
+            found[seed] = outcome(returns, [*evaluated, (state.step, final[k])], done.resumed)
+        return found
 
     def leave(self, agent: Agent, seed: int, context: Context) -> None:
         """What a finished seed leaves on disk."""
@@ -166,6 +178,17 @@ def function(name: str, text: str, choices: str) -> Any:
     if text and not (module and thing):
         raise InputError(f"{name} must be {choices}, but it is {text!r}")
     return imports.attribute(module, thing) if text else None
+
+
+def table(rows: Sequence[tuple[float, ...]]) -> Float[np.ndarray, "R 3"]:
+    """Rows of seed, step and value."""
+    return np.array(rows, np.float64).reshape(-1, 3)
+
+
+def curve_of(history: Mapping[str, np.ndarray], name: str, seed: int) -> list[tuple[float, float]]:
+    """Step and value in the rows of one seed."""
+    rows = history.get(name, table(()))
+    return [(float(step), float(value)) for _, step, value in rows[rows[:, 0] == seed]]
 
 
 def outcome(returns: Sequence[tuple[float, float]], evaluations: Sequence[tuple[float, float]], resumed: int) -> Outcome:

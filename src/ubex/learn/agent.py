@@ -10,20 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ubex import checks
 from ubex.callbacks import Callback, Checkpoint, Info
 from ubex.envs.adapter import Episode
 from ubex.envs.resolve import by_name
-from ubex.keys import as_key, named
+from ubex.keys import as_key, named, plain_seed
 from ubex.learn import driver, tabular_agent
 from ubex.learn.driver import Learner
 from ubex.learn.tabular_agent import TabularBackend
 from ubex.runs import checkpoint
 from ubex.runs.store import storage, write_atomically
-from ubex.types import InputError, KeyLike
+from ubex.types import InputError, Key, KeyLike
 
 if TYPE_CHECKING:
     from ubex.deep.clock import Shares
@@ -129,8 +128,7 @@ class Agent:
     @property
     def episodes(self) -> int:
         """Finished episodes of training."""
-        episodes: int = self.state.episodes
-        return episodes
+        return int(self.state.episodes)
 
     @property
     def env(self) -> Any:
@@ -241,8 +239,7 @@ class Agent:
         if env is None:
             self._need_env()
         if seed is None:
-            key = jax.random.fold_in(named(self.state.key, "evaluate"), self.steps)
-            seed = int(jax.random.bits(key, dtype=jnp.uint32)) % 2**31
+            seed = evaluation_seed(self.state.key, self.steps)
         return self._backend.play(self._run, env, episodes, deterministic, seed, watch or (lambda env, number: None))
 
     def film(self, episodes: int = 1, seed: int | None = None) -> tuple[np.ndarray, bytes]:
@@ -305,6 +302,11 @@ class Agent:
             if self._origin.env is None:
                 raise InputError(f"this agent has no environment: give {self._backend.name} to Agent.load(path, env=...)")
             self._attach(self._origin.env)
+
+
+def evaluation_seed(key: Key, step: int) -> int:
+    """What the evaluation after a step begins with."""
+    return plain_seed(jax.random.fold_in(named(key, "evaluate"), step))
 
 
 def resolved(env: Any, settings: Mapping[str, Any]) -> Any:

@@ -8,7 +8,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,11 +17,12 @@ from jaxtyping import Array, Float
 
 from ubex import checks
 from ubex.deep import actor as policy
-from ubex.deep import agents, host
+from ubex.deep import agents, seeds
 from ubex.deep.config import DeepConfig
-from ubex.deep.host import HostLoop, HostRun, HostState
+from ubex.deep.host import HostLoop, HostRun
 from ubex.deep.networks import MLP
 from ubex.deep.presets import AUTO, GYMNASIUM, chosen, reason
+from ubex.deep.seeds import HostState
 from ubex.envs import adapter
 from ubex.envs.adapter import Episode, HostedEnv
 from ubex.envs.task import Task, never
@@ -30,6 +31,7 @@ from ubex.learn.driver import Learner
 from ubex.types import InputError, Key
 
 LOG = logging.getLogger("ubex")
+T = TypeVar("T")
 LEARNED, NONE, OWN, FUNCTION = "learned", "none", "own", "function"
 """Where episodes end inside the models: learned, nowhere, as the environment itself knows, or by a function of the user."""
 
@@ -72,7 +74,20 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
     def blank(self, notes: Mapping[str, Any]) -> HostState:
         """An untrained state with as many transitions as the notes say."""
         rows, known = int(notes.get("rows", 0)), notes.get("refills", ())
-        return host.begin(self.config, self.env.task, self.key, rows, self.termination == LEARNED, known)
+        return seeds.begin(self.config, self.env.task, self.key, rows, self.termination == LEARNED, known)
+
+    def restore(self, kept: HostState) -> HostRun:
+        """A run of the one seed."""
+        return self.resumed(seeds.together([kept]))
+
+    def kept(self, state: HostRun) -> HostState:
+        """What a file holds."""
+        return seeds.alone(self.saved(state), 0)
+
+    def advance(self, state: HostRun, goal: int) -> tuple[HostRun, Episode | Exception | None]:
+        """A reset, the choice of an action, or a step, which may end an episode."""
+        state, shown = self.piece(state, goal)
+        return state, shown[0] if isinstance(shown, dict) else shown
 
     def attached(self, env: Any, horizon: int | None) -> DeepBackend:
         """The same with an environment, if the networks fit it."""
@@ -147,7 +162,7 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
             for axis in axes:
                 if not 0 <= checks.whole("an axis", axis, 0) < size:
                     raise InputError(f"axes must be two numbers below {size}, but they are {axes}")
-            held = state.state.data[: self.done(state), :size]
+            held = state.state.data[0, : self.done(state), :size]
             across = tuple(np.linspace(held[:, axis].min(), held[:, axis].max(), points) for axis in axes)
             grid = np.broadcast_to(np.median(held, axis=0), (points, points, size)).copy()
             grid[..., axes[0]], grid[..., axes[1]] = across[0][None, :], across[1][:, None]
@@ -183,7 +198,7 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
         actor, seen = state.state.agent.actor, jnp.array(observation)
         if deterministic:
             return np.asarray(_mode(self.config, actor, seen))
-        key = jax.random.fold_in(named(state.state.key, "predict"), next(self.draws))
+        key = jax.random.fold_in(named(state.state.key[0], "predict"), next(self.draws))
         return np.asarray(_sample(self.config, key, actor, seen, self.env.task.action_size))
 
 
@@ -254,10 +269,16 @@ def rows_of(name: str, given: Any, size: int) -> Float[np.ndarray, "*b O"]:
     return rows
 
 
+def _only(networks: T) -> T:
+    """The networks of the one seed."""
+    one: T = jax.tree.map(lambda x: x[0], networks)
+    return one
+
+
 @functools.partial(jax.jit, static_argnames="config")
 def _mode(config: DeepConfig, actor: MLP, observation: Float[Array, "B O"]) -> Float[Array, "B A"]:
     with agents.precision(config):
-        return policy.mode(actor, observation)
+        return policy.mode(_only(actor), observation)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "action_size"))
@@ -266,7 +287,7 @@ def _sample(
 ) -> Float[Array, "B A"]:
     with agents.precision(config):
         noise = jax.random.normal(key, (observation.shape[0], action_size), jnp.float32)
-        return policy.sample(actor, observation, noise).action
+        return policy.sample(_only(actor), observation, noise).action
 
 
 @functools.partial(jax.jit, static_argnames="config")
@@ -274,4 +295,4 @@ def _opinion(
     config: DeepConfig, critics: MLP, unet: MLP | None, observation: Float[Array, "B O"], action: Float[Array, "B A"]
 ) -> agents.Opinion:
     with agents.precision(config):
-        return agents.opinion(config, critics, unet, observation, action)
+        return agents.opinion(config, _only(critics), _only(unet), observation, action)

@@ -19,6 +19,8 @@ from ubex.runs.records import Context
 
 State = TypeVar("State")
 Shown = TypeVar("Shown")
+MOST_SAVING = 0.05
+"""Share of the time that checkpoints may take, where there is a time between two at all."""
 Rows = Mapping[str, Any]
 """Tables by name, with a row for whatever was seen, on the first axis."""
 
@@ -93,8 +95,8 @@ def run(
 ) -> Run[State]:
     """Learns up to the goal, on from the newest sound checkpoint; `record` says what to keep of a block, and whether to go on.
 
-    There are checkpoints between blocks, with at least so many seconds between two. With `rescue` there is another one when
-    anything is raised, for learners whose state is still good then.
+    There are checkpoints between blocks, with at least so many seconds between two, and more where one takes long. With
+    `rescue` there is another one when anything is raised, for learners whose state is still good then.
     """
     notes = context.checkpoints.notes() or {}
     shapes, resumed = notes.get("history", {}), notes.get("resumed", 0)
@@ -102,14 +104,14 @@ def run(
     saved = context.checkpoints.load((kept, history))
     if saved is not None:
         (kept, history), resumed = saved[1], resumed + 1
-    state, last = learner.restore(kept), -math.inf
+    state, following = learner.restore(kept), -math.inf
 
     def save() -> None:
         known = {"history": {name: table.shape for name, table in history.items()}, "resumed": resumed}
         context.checkpoints.save(learner.done(state), (learner.kept(state), history), {**learner.notes(state), **known})
 
     def see(now: State, shown: Shown | None) -> bool:
-        nonlocal state, history, last
+        nonlocal state, history, following
         state = now
         if shown is None:
             return True
@@ -118,9 +120,11 @@ def run(
         history |= {name: np.concatenate((history[name], table)) if name in history else table for name, table in added.items()}
         done = learner.done(state)
         context.progress(done, goal, learner.unit)
-        if go_on and done < goal and time.monotonic() - last >= seconds:
+        begun = time.monotonic()
+        if go_on and done < goal and begun >= following:
             save()
-            last = time.monotonic()
+            ended = time.monotonic()
+            following = ended + max(seconds, (ended - begun) / MOST_SAVING if seconds else 0.0)
         return go_on
 
     try:

@@ -1,0 +1,99 @@
+"""What a run beside Gymnasium environments carries on, of one seed or of several on a leading axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, PRNGKeyArray, Shaped
+
+from ubex.deep import agents, dynamics, refills, termination
+from ubex.deep.agents import AgentState
+from ubex.deep.buffer import width
+from ubex.deep.config import DeepConfig
+from ubex.deep.dynamics import Dynamics
+from ubex.deep.refills import Refill
+from ubex.deep.termination import Termination
+from ubex.envs.task import Task
+from ubex.keys import named, plain_seed
+from ubex.types import InputError, Key
+
+
+class HostState(NamedTuple):
+    """What a run of one seed carries on, and what a checkpoint holds; of several seeds, on a leading axis."""
+
+    agent: AgentState
+    dynamics: Dynamics | None
+    """None for agents without a model."""
+    termination: Termination | None
+    """None unless terminations are learned."""
+    refills: tuple[Refill, ...]
+    """What made the rollouts, which are not held: so they can be made again."""
+    data: Float[np.ndarray, "*k C D"]
+    """All transitions so far, oldest first; in a run there are free places after them, which are written in place."""
+    pending: Float[np.ndarray, "*k A"]
+    """The action of the next step where its gradient rounds were made already, but the environment failed; else NaN."""
+    step: int
+    """Steps in each environment so far, which is the number of transitions."""
+    episodes: Int[np.ndarray, "*k"]
+    """Finished episodes."""
+    begun: Int[np.ndarray, "*k"]
+    """Episodes that were begun."""
+    elapsed: Int[np.ndarray, "*k"]
+    """Steps of the episode under way; 0 where there is none."""
+    capacity: int
+    """Transitions that programs are compiled for: draws depend on it."""
+    key: Shaped[PRNGKeyArray, "*k"]
+
+
+def begin(
+    config: DeepConfig,
+    task: Task,
+    key: Key,
+    rows: int = 0,
+    learn_ends: bool = False,
+    ends_known: Sequence[bool] = (),
+) -> HostState:
+    """An untrained agent, with places for this many transitions; `learn_ends` for one that learns where episodes end.
+
+    `ends_known` says of every retraining whose rollouts are to be made again whether such an end had been seen.
+    """
+    if not config.initial_resets:
+        raise InputError("initial_resets must be True: environments on the host begin their episodes anew at the horizon")
+    agent = agents.init(config, named(key, "agent"), task)
+    modelled = config.model_based
+    model = dynamics.init(config, named(key, "model"), task) if modelled else None
+    ends = termination.init(named(key, "termination"), task) if modelled and learn_ends else None
+    data = np.zeros((rows, width(task.observation_size, task.action_size)), np.float32)
+    history = tuple[Refill, ...]()
+    if model is not None:
+        written = np.zeros(config.num_buffers, np.int32)
+        history = tuple(refills.recorded(0, written, model, agent.actor, ends if known else None) for known in ends_known)
+    pending, none = np.full(task.action_size, np.nan, np.float32), np.zeros((), np.int64)
+    return HostState(agent, model, ends, history, data, pending, 0, none, none, none, 0, key)
+
+
+def together(states: Sequence[HostState]) -> HostState:
+    """Several seeds at the same step, on a leading axis."""
+
+    def stack(*parts: Any) -> Any:
+        return jnp.stack(parts) if isinstance(parts[0], jax.Array) else np.stack(parts)
+
+    first, all_of = states[0], jax.tree.map(stack, *states)
+    history = tuple(made._replace(segment=one.segment) for made, one in zip(all_of.refills, first.refills, strict=True))
+    both: HostState = all_of._replace(refills=history, step=first.step, capacity=first.capacity)
+    return both
+
+
+def alone(state: HostState, seed: int) -> HostState:
+    """One of several seeds, without the axis; what has none is the same for all."""
+    one: HostState = jax.tree.map(lambda x: x[seed] if np.ndim(x) else x, state)
+    return one
+
+
+def seed_of(state: HostState, seed: int) -> int:
+    """The number that the environment of one of several seeds begins its newest episode with."""
+    return plain_seed(jax.random.fold_in(named(state.key[seed], "environment"), int(state.begun[seed]) - 1))

@@ -1,0 +1,129 @@
+"""Several seeds of a deep agent in worker processes: killed and continued, or one of them broken, with the same numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ubex
+from ubex.experiments import train_deep
+from ubex.experiments.spec import Outcome, SeedError
+from ubex.experiments.train_deep import AGENT_FILE, TrainDeep
+from ubex.runs.checkpoint import CheckpointFolder
+from ubex.runs.jobs import JobContext
+
+UNEVEN = """
+import gymnasium, numpy as np
+from gymnasium import spaces
+
+class Uneven(gymnasium.Env):
+    observation_space = spaces.Box(-9.0, 9.0, (2,), np.float32)
+    action_space = spaces.Box(-2.0, 2.0, (1,), np.float32)
+    def __init__(self, breaks=-1):
+        self.left, self.first = breaks, None
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.first = seed if self.first is None else self.first
+        self.time, self.length, self.at = 0, 6 + seed % 5, self.np_random.normal(size=2)
+        return self.at, {}
+    def step(self, action):
+        self.time, self.left = self.time + 1, self.left - 1
+        if self.left == 0 and self.first % 2:
+            raise OSError("cable")
+        self.at = self.at + np.array([0.1 * float(action[0]), 0.0])
+        return self.at, -float(self.at[0]) ** 2, False, self.time == self.length, {}
+"""
+"""Episodes of 6 to 10 steps, by their seed; with `breaks`, environments that began with an odd one fail."""
+SETTINGS: dict[str, Any] = {
+    **{"num_models": 2, "initial_steps": 20, "retrain_every": 8, "batch_size": 4, "updates_per_step": 1, "max_epochs": 2},
+    **{"rollouts_per_step": 2, "critic_hidden": (4,), "actor_hidden": (4,), "model_hidden": (4,), "model_batch": 16},
+}
+TASK = TrainDeep(
+    env="uneven:Uneven",
+    agent="ensemble-mean",
+    steps=50,
+    settings=json.dumps(SETTINGS),
+    evaluate_every=15,
+    evaluation_episodes=1,
+)
+SCRIPT = """
+import os, pickle, signal, sys
+from pathlib import Path
+from ubex.experiments import train_deep
+from ubex.runs.checkpoint import CheckpointFolder
+from ubex.runs.jobs import JobContext
+
+def report(done, total, unit):
+    if done >= 35:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    train_deep.CHECKPOINT_SECONDS = 0.0
+    task, cell = pickle.loads(Path(sys.argv[1]).read_bytes())
+    task.run(cell, [0, 1], JobContext(CheckpointFolder(Path(sys.argv[2])), report))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _uneven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "uneven.py").write_text(UNEVEN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(train_deep, "CHECKPOINT_SECONDS", 0.0)
+
+
+def run(task: TrainDeep, seeds: list[int], folder: Path) -> dict[int, Outcome | SeedError]:
+    (cell,) = dataclasses.replace(task, env_args="{}").cells()  # the same keys
+    return dict(task.run(cell, seeds, JobContext(CheckpointFolder(folder / "c"), lambda *_: None, folder)))
+
+
+def test_killed_and_continued_is_as_if_it_had_not_been(tmp_path: Path) -> None:
+    (tmp_path / "task").write_bytes(pickle.dumps((TASK, TASK.cells()[0])))
+    script = tmp_path / "killed.py"
+    script.write_text(SCRIPT)
+    straight = run(TASK, [0, 1], tmp_path / "b")  # first, so that the other process finds everything compiled
+    killed = subprocess.run([sys.executable, str(script), str(tmp_path / "task"), str(tmp_path / "a" / "c")], cwd=tmp_path)
+    assert killed.returncode == -signal.SIGKILL
+    notes = CheckpointFolder(tmp_path / "a" / "c").notes() or {}
+    assert 20 < notes["rows"] < 35
+    again = run(TASK, [0, 1], tmp_path / "a")
+    for seed in (0, 1):
+        mine, other = again[seed], straight[seed]
+        assert isinstance(mine, Outcome)
+        assert isinstance(other, Outcome)
+        assert mine.curves == other.curves
+        assert (mine.scalars["times_resumed"], other.scalars["times_resumed"]) == (1.0, 0.0)
+        assert other.scalars["final_evaluation"] == mine.scalars["final_evaluation"]
+        agents = [(tmp_path / name / f"seed-{seed}" / AGENT_FILE).read_bytes() for name in "ab"]
+        assert agents[0] == agents[1]
+    first, second = (straight[seed] for seed in (0, 1))
+    assert isinstance(first, Outcome)
+    assert isinstance(second, Outcome)
+    assert first.curves["return"].index != second.curves["return"].index, "episodes of their own"
+    (alone,) = run(TASK, [1], tmp_path / "alone").values()
+    assert isinstance(alone, Outcome)
+    assert alone.curves["evaluation"].index == second.curves["evaluation"].index
+    assert alone.curves["evaluation"].values == pytest.approx(second.curves["evaluation"].values, rel=1e-3)
+    agent = ubex.Agent.load(tmp_path / "b" / "seed-1" / AGENT_FILE)
+    assert (agent.steps, agent.evaluate(1)[0]) == (50, pytest.approx(second.scalars["final_evaluation"], rel=1e-4))
+
+
+def test_a_broken_environment_stops_its_seed_alone(tmp_path: Path) -> None:
+    task = dataclasses.replace(TASK, agent="sac", env_args='{"breaks": 42}')
+    found = run(task, [0, 1, 2], tmp_path / "a")
+    whole = run(dataclasses.replace(task, env_args="{}"), [0, 1, 2], tmp_path / "b")
+    failed = {seed: one.error for seed, one in found.items() if isinstance(one, SeedError)}
+    assert 0 < len(failed) < 3
+    for seed, error in failed.items():
+        assert error.startswith(f"seed {seed}: Uneven failed at step ")
+        assert error.endswith(": OSError: cable")
+        assert not (tmp_path / "a" / f"seed-{seed}").exists()
+    for seed in set(found) - set(failed):
+        assert found[seed] == whole[seed], "to the last bit"
