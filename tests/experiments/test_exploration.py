@@ -16,6 +16,7 @@ from ubex.experiments.seven_room import EARLIER, SevenRoom
 from ubex.runs import metrics
 from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.jobs import JobContext
+from ubex.runs.records import settings_of
 from ubex.runs.store import from_json, to_json
 
 EXPERIMENT = DeepSea(methods=("exact-ube",), sizes=(4,), episodes=120)
@@ -82,3 +83,12 @@ def test_bad_fields() -> None:
         DeepSea.of("gain", methods=("magic",))
     with pytest.raises(InputError, match="num_models must be at least 2"):
         DeepSea.of("ensemble", num_models=(1,))
+
+
+def test_the_mass_of_the_prior_is_an_axis_where_it_is_given() -> None:
+    plain, swept = DeepSea(sizes=(3,), methods=("psrl",)), DeepSea(sizes=(3,), methods=("psrl",), prior_masses=(2.0, 4.0))
+    assert all("prior_mass" not in cell.settings for cell in plain.cells()), "random keys would change"
+    assert [swept.agent(cell).prior_mass for cell in swept.cells()] == [2.0, 4.0]
+    assert settings_of(swept)["prior_masses"] == (2.0, 4.0)
+    with pytest.raises(InputError, match="prior_mass must be in"):
+        DeepSea(prior_masses=(0.0,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, 
 from ubex.learn import driver
 from ubex.learn.tabular import TabularLearner, TabularState
 from ubex.runs import metrics
+from ubex.runs.records import IF_GIVEN
 from ubex.tabular.agents import METHODS, AgentConfig
 from ubex.tabular.loop import Episodes
 
@@ -48,7 +49,7 @@ class Exploration(Experiment):
     """The least uncertainty reward. Smaller ones are clipped."""
     ties: str = "first"
     """Which of several best actions is taken: first or random."""
-    prior_masses: tuple[float, ...] | None = None
+    prior_masses: tuple[float, ...] | None = field(default=None, metadata=IF_GIVEN)
     """The masses of the prior: the sum of a row's Dirichlet parameters, in visits. By default it is the published rule."""
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pandas as pd
@@ -14,6 +14,7 @@ from ubex.experiments.exploration import value_and_error
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, Table
 from ubex.learn import driver, tabular
 from ubex.runs import metrics
+from ubex.runs.records import IF_GIVEN
 
 BLOCK = 25
 """Episodes between two checkpoints."""
@@ -54,7 +55,7 @@ class Train(Experiment):
     """Which of several best actions is taken: first or random."""
     repeats: int = 1
     """How often each observed transition counts."""
-    prior_mass: float | None = None
+    prior_mass: float | None = field(default=None, metadata=IF_GIVEN)
     """The mass of the prior: the sum of a row's Dirichlet parameters, in visits. By default it is the published rule."""
 
     def __post_init__(self) -> None:

@@ -19,6 +19,8 @@ from ubex.types import Key
 Setting = str | int | float | bool
 UNRECORDED: Mapping[str, bool] = MappingProxyType({"recorded": False})
 """Metadata of fields that are no settings: `spec.json` says what they say in another way."""
+IF_GIVEN: Mapping[str, bool] = MappingProxyType({"if_given": True})
+"""Metadata of fields that came later: where they are None, runs have the folders and specs that they had before."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class Cell:
 
 def settings_of(experiment: Any) -> dict[str, Any]:
     """The fields of an experiment, as `spec.json` records them."""
-    return {one.name: getattr(experiment, one.name) for one in fields(experiment) if one.metadata.get("recorded", True)}
+    found = {one: getattr(experiment, one.name) for one in fields(experiment) if one.metadata.get("recorded", True)}
+    return {one.name: value for one, value in found.items() if value is not None or not one.metadata.get("if_given")}
 
 
 def grid(**axes: Sequence[Setting]) -> list[dict[str, Setting]]:
