@@ -23,6 +23,13 @@ def linear_data(count: int, capacity: int) -> jax.Array:
     return jnp.concatenate((rows, jnp.full((capacity - count, rows.shape[1]), 1e3)))
 
 
+def train(settings: Any, key: Any, model: Any, data: Any, count: Any, task: Any) -> tuple[Any, Any]:
+    """Trains the models of one seed."""
+    key, model, data = jax.tree.map(lambda x: x[None], (key, model, data))
+    found: tuple[Any, Any] = jax.tree.map(lambda x: x[0], dynamics.train(settings, key, model, data, count, task, 0))
+    return found
+
+
 def test_the_loss_is_twice_the_gaussian_negative_log_likelihood() -> None:
     mean, log_var, target = (jax.random.normal(jax.random.key(i), (6, 3)) for i in range(3))
     weight = jnp.asarray([1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
@@ -58,7 +65,7 @@ def test_shuffling_keeps_to_the_rows_that_count() -> None:
 def test_training_finds_a_linear_system_and_stops() -> None:
     settings = config(model_hidden=(), model_rate=0.05, weight_decay=0.0, max_epochs=60, patience=5)
     model = dynamics.init(settings, KEY, LINE)
-    trained, fitted = jax.jit(lambda model, data: dynamics.train(settings, KEY, model, data, jnp.asarray(190), LINE))(
+    trained, fitted = jax.jit(lambda model, data: train(settings, KEY, model, data, jnp.asarray(190), LINE))(
         model, linear_data(190, 250)
     )
     assert 5 <= int(fitted.epochs) <= 60
@@ -74,9 +81,9 @@ def test_the_weights_of_the_best_epoch_are_kept() -> None:
     settings = config(model_hidden=(), model_rate=1.0, max_epochs=50, patience=3)
     good = config(model_hidden=(), model_rate=0.05, weight_decay=0.0, max_epochs=60, patience=5)
     data, count = linear_data(190, 200), jnp.asarray(190)
-    model, before = dynamics.train(good, KEY, dynamics.init(good, KEY, LINE), data, count, LINE)
+    model, before = train(good, KEY, dynamics.init(good, KEY, LINE), data, count, LINE)
     model = model._replace(optimiser=dynamics.optimiser(settings).init(model.networks))
-    _, after = dynamics.train(settings, KEY, model, data, count, LINE)
+    _, after = train(settings, KEY, model, data, count, LINE)
     assert int(after.epochs) == 3
     assert float(jnp.max(before.error)) < float(jnp.max(after.error))
 
@@ -89,9 +96,9 @@ def test_seeds_are_trained_together_as_they_are_alone(few: int) -> None:
     data = jnp.stack([linear_data(170, 250), linear_data(170, 250) * 0.1, jnp.roll(linear_data(170, 250), 1, axis=0)])
     one = dynamics.init(settings, KEY, LINE)
     models = jax.tree.map(lambda x: jnp.stack([x] * 3), one)
-    run = jax.jit(lambda *parts: dynamics.train_together(settings, *parts, LINE, few))
+    run = jax.jit(lambda *parts: dynamics.train(settings, *parts, LINE, few))
     together, how = run(keys, models, data, count)
-    alone = [jax.jit(lambda *parts: dynamics.train(settings, *parts, LINE))(keys[i], one, data[i], count) for i in range(3)]
+    alone = [jax.jit(lambda *parts: train(settings, *parts, LINE))(keys[i], one, data[i], count) for i in range(3)]
     assert len(set(np.asarray(how.epochs).tolist())) > 1
     for i, (model, fitted) in enumerate(alone):
         assert int(how.epochs[i]) == int(fitted.epochs)
@@ -105,7 +112,7 @@ def test_an_epoch_is_as_many_steps_as_there_are_batches() -> None:
     for count, batches in ((190, 6), (33, 1)):
         settings = config(model_hidden=(), max_epochs=1, model_batch=32)
         data = linear_data(count, 300)
-        model, _ = dynamics.train(settings, KEY, dynamics.init(settings, KEY, LINE), data, jnp.asarray(count), LINE)
+        model, _ = train(settings, KEY, dynamics.init(settings, KEY, LINE), data, jnp.asarray(count), LINE)
         steps = [leaf for leaf in jax.tree.leaves(model.optimiser) if jnp.issubdtype(leaf.dtype, jnp.integer)]
         assert [int(step) for step in steps] == [batches]
         assert all(bool(jnp.all(jnp.isfinite(weight))) for weight in model.networks.weights)
@@ -116,7 +123,7 @@ def test_seeds_do_not_wait_for_each_other_at_every_batch() -> None:
     settings = config(model_hidden=(), max_epochs=2)
     keys, model = jax.random.split(KEY, 3), dynamics.init(settings, KEY, LINE)
     models, data = jax.tree.map(lambda x: jnp.stack([x] * 3), model), jnp.stack([linear_data(40, 50)] * 3)
-    run = jax.make_jaxpr(lambda *parts: dynamics.train_together(settings, *parts, LINE, 0))(keys, models, data, jnp.asarray(40))
+    run = jax.make_jaxpr(lambda *parts: dynamics.train(settings, *parts, LINE, 0))(keys, models, data, jnp.asarray(40))
 
     def loops(jaxpr: Any) -> list[Any]:
         found = [eqn for eqn in jaxpr.eqns if eqn.primitive.name == "while"]
@@ -137,7 +144,7 @@ def test_the_penalty_weighs_as_against_the_mean_loss_of_the_members() -> None:
     def first_moment(used: Any) -> Any:
         same = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), dynamics.init(used, KEY, LINE).networks)
         model = dynamics.init(used, KEY, LINE)._replace(networks=same)
-        trained = jax.jit(lambda model: dynamics.train(used, KEY, model, data, count, LINE))(model)[0]
+        trained = jax.jit(lambda model: train(used, KEY, model, data, count, LINE))(model)[0]
         return trained.optimiser[1][0].mu.weights[0][0]
 
     unpenalised = [
@@ -183,7 +190,7 @@ def test_a_reward_prior_is_a_random_function_that_training_takes_back_at_the_dat
     assert near > 0.9, "it is smooth at a tenth of a length scale"
     data, count = linear_data(300, 300), jnp.asarray(300)
     data = data.at[:, 2].set(0.0)  # no reward anywhere
-    trained = jax.jit(lambda model: dynamics.train(used, KEY, model, data, count, LINE))(model)[0]
+    trained = jax.jit(lambda model: train(used, KEY, model, data, count, LINE))(model)[0]
 
     def disagreement(x: float) -> float:
         at = jnp.full((50, 1), x), jnp.linspace(-0.9, 0.9, 50)[:, None]

@@ -128,3 +128,28 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
     CheckpointFolder(tmp_path).save(3, {"belief": np.zeros(2)}, {"seed": 0})
     with pytest.raises(InputError, match="was made with other settings"):
         driver.run(Adder(), 5, context(tmp_path), record)
+
+
+def test_where_saving_is_slow_it_is_done_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks take one second and saving takes `spent`: checkpoints are at least 3 s apart, and 20 times what one takes."""
+
+    def saved(spent: float) -> list[int]:
+        now, at = 0.0, list[int]()
+
+        def save(step: int, state: Any, notes: Any) -> None:
+            nonlocal now
+            at.append(step)
+            now += spent
+
+        def report(done: int, goal: int, unit: str) -> None:
+            nonlocal now
+            now += 1.0
+
+        monkeypatch.setattr(driver.time, "monotonic", lambda: now)
+        here = context(tmp_path / str(spent), report)
+        monkeypatch.setattr(here.checkpoints, "save", save)
+        driver.run(Adder(), 30, here, lambda state, shown: ({}, True), seconds=3.0)
+        return at
+
+    assert saved(0.0) == [1, 4, 7, 10, 13, 16, 19, 22, 25, 28]
+    assert saved(0.5) == [1, 11, 21]

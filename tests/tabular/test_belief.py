@@ -64,6 +64,8 @@ def test_next_states_are_found_again() -> None:
 def test_more_next_states_than_said_are_no_secret() -> None:
     belief = observe(prior(3, 1, 1), steps((0, 0, 0.0, 2), (0, 0, 0.0, 1)), 1)
     assert np.isnan(belief.counts[0, 0, 0])
+    for mass in (None, 1.0):
+        assert np.isnan(sample_transitions(jax.random.key(0), belief, 2, mass)[:, 0]).all()
 
 
 def test_steps_after_the_end_do_not_count() -> None:

@@ -208,20 +208,6 @@ class Progress(NamedTuple):
 
 
 def train(
-    config: DeepConfig, key: Key, dynamics: Dynamics, data: Float[Array, "C D"], count: Int[Array, ""], task: Task
-) -> tuple[Dynamics, Fitted]:
-    """Maximum likelihood with early stopping, on from the current weights, on the first `count` rows of the data.
-
-    Training stops after `patience` epochs in which no member's validation error fell by more than `improvement`; the weights of
-    the last improvement are kept, or those of the last epoch where there was none, so that new data always has an effect.
-    """
-    split = counts(config, count)
-    lesson = deal(config, key, dynamics.prior, data, count, task)
-    first = _begin(config, lesson, split, dynamics, task)
-    return _end(config, lesson, split, _rest(config, lesson, split, first, task), task)
-
-
-def train_together(
     config: DeepConfig,
     keys: Shaped[PRNGKeyArray, " K"],
     dynamics: Dynamics,
@@ -230,9 +216,13 @@ def train_together(
     task: Task,
     few: int,
 ) -> tuple[Dynamics, Fitted]:
-    """The same for several seeds: all at once while more than `few` of them go on, then the others one after the other.
+    """Maximum likelihood with early stopping, on from the current weights, on the first `count` rows of the data.
 
-    Most seeds stop after a few epochs and one in ten goes on for many; a GPU takes several times as long for all as for one.
+    Training stops after `patience` epochs in which no member's validation error fell by more than `improvement`; the weights of
+    the last improvement are kept, or those of the last epoch where there was none, so that new data always has an effect.
+
+    All seeds are trained at once while more than `few` of them go on, then the others one after the other: most stop after a
+    few epochs and one in ten goes on for many, and a GPU takes several times as long for all as for one.
     """
     split = counts(config, count)
     lessons = jax.vmap(lambda key, prior, rows: deal(config, key, prior, rows, count, task))(keys, dynamics.prior, data)

@@ -108,7 +108,7 @@ def fit(
     """Trains the models on all data before segment number `index`."""
     here = jax.vmap(lambda key: named(jax.random.fold_in(key, index), "fit"))(keys)
     with agents.precision(config):
-        return dynamics.train_together(config, here, model, data, observed(config, index), task, len(keys) // STRAGGLERS)
+        return dynamics.train(config, here, model, data, observed(config, index), task, len(keys) // STRAGGLERS)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "task"))

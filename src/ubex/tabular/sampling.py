@@ -59,7 +59,7 @@ def _log_gamma_above_one(key: Key, shape: Float[Array, " M"]) -> Float[Array, " 
 
 
 def _propose(key: Key, shape: Float[Array, " M"]) -> tuple[Float[Array, " M"], Bool[Array, " M"]]:
-    """One proposal for every entry: log(d v) with v = (1 + c x)^3, and whether it is accepted."""
+    """One proposal for every entry: log(d v) with v = (1 + c x)^3, and whether it is accepted. A NaN is: none would do better."""
     d = shape - 1.0 / 3.0
     x = jax.random.normal(named(key, "normal"), shape.shape, shape.dtype)
     root = 1.0 + x / jnp.sqrt(9.0 * d)
@@ -67,7 +67,7 @@ def _propose(key: Key, shape: Float[Array, " M"]) -> tuple[Float[Array, " M"], B
     log_v = 3.0 * jnp.log(jnp.where(positive, root, 1.0))
     log_u = jnp.log1p(-jax.random.uniform(named(key, "uniform"), shape.shape, shape.dtype))
     accepted = positive & (log_u < 0.5 * x**2 + d - d * root**3 + d * log_v)
-    return jnp.log(d) + log_v, accepted
+    return jnp.log(d) + log_v, accepted | jnp.isnan(d)
 
 
 class GammaTable(NamedTuple):
@@ -151,26 +151,23 @@ def sample_flat_dirichlet(
     num_states, num_actions, _ = counts.shape
     rows = (num_models, num_states, num_actions)
     seeds = row_seeds(named(key, "flat"), rows)
-    more = row_seeds(named(key, "small"), rows if small else (num_models, 0, 0))
+    more = row_seeds(named(key, "small"), rows) if small else None
     drawn = log_gamma(named(key, "visited"), jnp.broadcast_to(counts[None], (num_models, *counts.shape)))
-    extra = jnp.where(counts[None] > 0, jnp.exp(drawn), counts[None])
-    log_extra = jnp.where(counts[None] > 0, drawn, -jnp.inf)
+    extra = jnp.where(counts[None] > 0, drawn, jnp.log(counts)[None])  # nothing where nothing was seen, and NaN stays NaN
     state, action = (i[..., None] for i in jnp.ix_(jnp.arange(num_states), jnp.arange(num_actions)))
     table = gamma_table(1.0 + concentration if small else concentration)
 
-    def one(member: tuple[Array, Array, Array, Array]) -> Float[Array, "S A S"]:
-        seeds, more, extra, log_extra = member
+    def one(member: tuple[Array, Array | None, Array]) -> Float[Array, "S A S"]:
+        seeds, more, extra = member
         flat = sample_gamma(row_bits(seeds, num_states), table)
-        if small:
+        if more is not None:
             logs = log_boosted(flat, row_bits(more, num_states), concentration).astype(counts.dtype)
-            most = jnp.maximum(jnp.max(logs, axis=-1, keepdims=True), jnp.max(log_extra, axis=-1, keepdims=True))
-            total = _kept(jnp.exp(logs - most)).at[state, action, places].add(jnp.exp(log_extra - most))
-        else:
-            total = _kept(flat).astype(counts.dtype).at[state, action, places].add(extra)
-        total = _kept(total)
+            most = jnp.maximum(jnp.max(logs, axis=-1, keepdims=True), jnp.max(extra, axis=-1, keepdims=True))
+            flat, extra = jnp.exp(logs - most), extra - most
+        total = _kept(_kept(flat).astype(counts.dtype).at[state, action, places].add(jnp.exp(extra)))
         return total * (1.0 / jnp.sum(total, axis=-1, keepdims=True))
 
-    found: Float[Array, "N S A S"] = jax.lax.map(one, (seeds, more, extra, log_extra))
+    found: Float[Array, "N S A S"] = jax.lax.map(one, (seeds, more, extra))
     return found
 
 
