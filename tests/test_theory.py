@@ -129,7 +129,7 @@ PLANTED_LOCAL = {
 def caught(check: object, strategy: object) -> bool:
     """Whether a property check fails for some case of the strategy."""
 
-    @hypothesis.settings(max_examples=60, database=None, print_blob=False, phases=[hypothesis.Phase.generate])
+    @hypothesis.settings(database=None, print_blob=False, phases=[hypothesis.Phase.generate])
     @given(case=strategy)
     def search(case: World) -> None:
         check(case)

@@ -57,8 +57,8 @@ def test_scores_by_hand() -> None:
 
 
 def test_the_closed_form_is_near_where_the_equation_is_not() -> None:
-    """Cyclic dense, 25 states, one pseudo-count a cell, discount 0.9, 20,000 samples behind the truth."""
-    problem = Problem("cyclic-dense", 1.0, 25, 2, 20_000, 0)
+    """Cyclic dense, 25 states, one pseudo-count a cell, discount 0.9, 10,000 samples behind the truth."""
+    problem = Problem("cyclic-dense", 1.0, 25, 2, 10_000, 0)
     closed = scores.score(problem, "closed-form", scores.NO_SAMPLES, 0.9)
     exact = scores.score(problem, "exact-ube", 1000, 0.9)
     assert closed["truth_error"] < 0.02
@@ -71,7 +71,7 @@ def test_the_closed_form_is_near_where_the_equation_is_not() -> None:
 
 
 def test_without_cycles_both_are_exact() -> None:
-    problem = Problem("acyclic-layered", 1.0, 25, 2, 20_000, 0)
+    problem = Problem("acyclic-layered", 1.0, 25, 2, 10_000, 0)
     closed = scores.score(problem, "closed-form", scores.NO_SAMPLES, 0.9)
     exact = scores.score(problem, "exact-ube", 1000, 0.9)
     assert closed[scores.ERROR] < 4 * closed["truth_error"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -85,10 +86,14 @@ def test_bad_fields() -> None:
         DeepSea.of("ensemble", num_models=(1,))
 
 
-def test_the_mass_of_the_prior_is_an_axis_where_it_is_given() -> None:
-    plain, swept = DeepSea(sizes=(3,), methods=("psrl",)), DeepSea(sizes=(3,), methods=("psrl",), prior_masses=(2.0, 4.0))
-    assert all("prior_mass" not in cell.settings for cell in plain.cells()), "random keys would change"
+def test_the_mass_of_the_prior_and_the_planner_are_axes_where_they_are_given() -> None:
+    plain = DeepSea(sizes=(3,), methods=("first-order",))
+    swept = dataclasses.replace(plain, prior_masses=(2.0, 4.0), planners=("start",))
+    assert not any({"prior_mass", "planner"} & set(cell.settings) for cell in plain.cells()), "random keys would change"
     assert [swept.agent(cell).prior_mass for cell in swept.cells()] == [2.0, 4.0]
+    assert {swept.agent(cell).planner for cell in swept.cells()} == {"start"}
     assert settings_of(swept)["prior_masses"] == (2.0, 4.0)
+    with pytest.raises(InputError, match="planner 'start' needs the method"):
+        DeepSea(planners=("start",))
     with pytest.raises(InputError, match="prior_mass must be in"):
         DeepSea(prior_masses=(0.0,))

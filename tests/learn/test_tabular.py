@@ -140,6 +140,7 @@ def test_what_an_environment_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("deep-sea", {"episodes": 0}, "episodes must be at least 1"),
         ("deep-sea", {"agent": "magic"}, "unknown method 'magic'"),
         (3, {}, "an environment is a name, .* but this is a int"),
+        (Corridor(), {"agent": "closed-form", "planner": "start"}, "planner 'start' has to know where episodes begin"),
         (Corridor(), {"env_args": {"slip": 0.0}}, "env_args go with an environment that is given by name"),
     ],
 )
@@ -172,6 +173,8 @@ def test_the_command_line_trains_and_resumes(tmp_path: Path, capsys: pytest.Capt
         (["--env", "CartPole-v1"], "need a Discrete observation space"),
         (["--env", "deep-sea", "--env-args", "size=3"], "env_args must be a JSON object"),
         (["--env", "deep-sea", "--agent", "magic"], "unknown method 'magic'"),
+        (["--env", "deep-sea", "--planner", "start"], "planner 'start' needs the method closed-form or first-order"),
+        (["--env", "FrozenLake-v1", "--agent", "closed-form", "--planner", "start"], "has to know where episodes begin"),
     ],
 )
 def test_the_command_line_refuses(words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

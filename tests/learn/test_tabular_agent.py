@@ -97,6 +97,17 @@ def test_a_saved_agent_goes_on_as_if_nothing_had_happened(trained: tuple[ubex.Ag
         ubex.Agent.load(tmp_path / "agent.ubex", "deep-sea").learn(1)
 
 
+def test_an_agent_that_plans_for_the_start_is_saved_with_it(tmp_path: Path) -> None:
+    settings = {"planner": "start", "prior_mass": 2.0, "env_args": {"size": 3}}
+    agent = ubex.Agent("first-order", "deep-sea", **settings).learn(9)
+    again = ubex.Agent.load(agent.save(tmp_path / "agent.ubex"))
+    states = np.arange(9)
+    for deterministic in (True, False):
+        np.testing.assert_array_equal(*(x.predict(states, deterministic=deterministic)[0] for x in (again, agent)))
+    with pytest.raises(ubex.InputError, match="has to know where episodes begin"):
+        ubex.Agent("first-order", Corridor(), planner="start")
+
+
 def test_a_broken_environment_is_named_and_what_came_before_is_kept(tmp_path: Path) -> None:
     agent = ubex.Agent("exact-ube", Corridor(broken=20), horizon=6)
     with pytest.raises(ubex.InputError, match=r"Corridor failed in episode \d, step \d: OSError: cable"):

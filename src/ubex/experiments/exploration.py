@@ -49,6 +49,8 @@ class Exploration(Experiment):
     """The least uncertainty reward. Smaller ones are clipped."""
     ties: str = "first"
     """Which of several best actions is taken: first or random."""
+    planners: tuple[str, ...] | None = field(default=None, metadata=IF_GIVEN)
+    """The planners: policy-iteration, which is the paper's and the default, and start."""
     prior_masses: tuple[float, ...] | None = field(default=None, metadata=IF_GIVEN)
     """The masses of the prior: the sum of a row's Dirichlet parameters, in visits. By default it is the published rule."""
 
@@ -63,8 +65,9 @@ class Exploration(Experiment):
 
     def axes(self) -> dict[str, Sequence[Any]]:
         """What varies between cells, besides the method."""
-        masses = {} if self.prior_masses is None else {"prior_mass": self.prior_masses}  # others keep their random keys
-        return {"num_models": self.num_models, "gain": self.gains, **masses}
+        new = {"prior_mass": self.prior_masses, "planner": self.planners}  # cells without them keep their random keys
+        given = {name: values for name, values in new.items() if values is not None}
+        return {"num_models": self.num_models, "gain": self.gains, **given}
 
     def cells(self) -> Sequence[Cell]:
         """All axes x methods."""
@@ -124,7 +127,7 @@ def explore(
 def agent_config(cell: Cell, **fixed: Any) -> AgentConfig:
     """The agent of a cell."""
     settings: Mapping[str, Any] = cell.settings
-    names = ("num_models", "gain", "u_min", "ties", "clip_sum", "discount", "prior_mass")
+    names = ("num_models", "gain", "u_min", "ties", "clip_sum", "discount", "prior_mass", "planner")
     return AgentConfig(method=cell.method, **{name: settings[name] for name in names if name in settings}, **fixed)
 
 

@@ -12,9 +12,11 @@ import pandas as pd
 from ubex import checks
 from ubex.experiments.exploration import value_and_error
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, Table
+from ubex.keys import as_key
 from ubex.learn import driver, tabular
 from ubex.runs import metrics
 from ubex.runs.records import IF_GIVEN
+from ubex.types import KeyLike
 
 BLOCK = 25
 """Episodes between two checkpoints."""
@@ -55,6 +57,8 @@ class Train(Experiment):
     """Which of several best actions is taken: first or random."""
     repeats: int = 1
     """How often each observed transition counts."""
+    planner: str | None = field(default=None, metadata=IF_GIVEN)
+    """policy-iteration, which is the paper's and the default, or start: optimistic at the state in which episodes begin."""
     prior_mass: float | None = field(default=None, metadata=IF_GIVEN)
     """The mass of the prior: the sum of a row's Dirichlet parameters, in visits. By default it is the published rule."""
 
@@ -67,12 +71,13 @@ class Train(Experiment):
     def settings(self) -> dict[str, Any]:
         """The agent's settings."""
         names = ("num_models", "gain", "discount", "u_min", "ties", "repeats")
-        mass = {} if self.prior_mass is None else {"prior_mass": self.prior_mass}  # other runs keep their random keys
-        return {name: getattr(self, name) for name in names} | mass
+        new = {"planner": self.planner, "prior_mass": self.prior_mass}  # runs without them keep their random keys
+        return {name: getattr(self, name) for name in names} | {name: x for name, x in new.items() if x is not None}
 
-    def make(self) -> Any:
-        """The environment."""
-        return tabular.environment(self.env, self.horizon, checks.json_object("env_args", self.env_args))
+    def make(self, key: KeyLike = 0) -> tabular.TabularLearner:
+        """The agent in its environment."""
+        env = tabular.environment(self.env, self.horizon, checks.json_object("env_args", self.env_args))
+        return tabular.TabularLearner(env, tabular.agent_config(self.agent, self.settings()), as_key(key), BLOCK)
 
     def cells(self) -> Sequence[Cell]:
         """The one cell."""
@@ -84,9 +89,9 @@ class Train(Experiment):
     def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
         """Block by block, resumable between blocks."""
         (seed,) = seeds
-        config = tabular.agent_config(self.agent, self.settings())
-        learner = tabular.TabularLearner(self.make(), config, cell.key(seed), BLOCK)
-        run = driver.run(learner, self.episodes, context, lambda state, block: ({"return": block.returns}, True))
+        run = driver.run(
+            self.make(cell.key(seed)), self.episodes, context, lambda state, block: ({"return": block.returns}, True)
+        )
         returns = run.history["return"]
         scalars = {
             "final_return": float(returns[-1]),

@@ -25,7 +25,7 @@ from ubex.keys import as_key
 from ubex.learn import driver
 from ubex.learn.driver import Learner
 from ubex.tabular import host, loop
-from ubex.tabular.agents import AgentConfig
+from ubex.tabular.agents import START, AgentConfig
 from ubex.tabular.belief import Belief, LearnedBelief, prior
 from ubex.tabular.host import HostEnv
 from ubex.tabular.loop import Episodes
@@ -54,6 +54,14 @@ class TabularLearner(Learner[TabularState, Any]):
     key: Shaped[PRNGKeyArray, "*k"]
     block: int = BLOCK
     """Episodes of one piece."""
+
+    def __post_init__(self) -> None:
+        """Refuses a planner that has to know more of the environment than there is."""
+        if self.env.start is None and self.config.planner == START:
+            raise InputError(
+                f"planner {START!r} has to know where episodes begin, and a Gymnasium environment does not say it: "
+                "give a pair p, r or a name of `ubex list`, or take the planner 'policy-iteration'"
+            )
 
     def blank(self, notes: Mapping[str, Any]) -> TabularState:
         """Before the first episode, with as many places for next states as the notes say; on the host there is one at first."""

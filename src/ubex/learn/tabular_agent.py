@@ -67,7 +67,7 @@ class TabularBackend(TabularLearner):
     def described(self, state: TabularState) -> dict[str, Any]:
         """What a file needs besides the state."""
         sizes = (self.env.num_states, self.env.num_actions)
-        known = {"name": self.name, "sizes": sizes, "firsts": self._firsts()}
+        known = {"name": self.name, "sizes": sizes, "firsts": self._firsts(), "start": self.env.start}
         return {"config": dataclasses.asdict(self.config), "world": known, **self.notes(state)}
 
     def advance(self, state: TabularState, goal: int) -> tuple[TabularState, Episode]:
@@ -158,7 +158,7 @@ class TabularBackend(TabularLearner):
 
     @float64
     def _explore(self, state: TabularState) -> Int[np.ndarray, " S"]:
-        planned = plan(self.config, plan_key(state), jax.tree.map(jnp.asarray, state.belief)).policy
+        planned = plan(self.config, plan_key(state), jax.tree.map(jnp.asarray, state.belief), self.env.start).policy
         return np.asarray(planned)[: self.env.num_states]
 
 
@@ -172,7 +172,8 @@ def _look(config: AgentConfig, key: Key, belief: Belief) -> tuple[Int[Array, " S
     """The greedy policy of the mean MDP, and mean and deviation of its values."""
     reward, spread = reward_posterior(belief, config.reward_precision, config.noise_precision)
     mean = mean_model(belief, reward, config.prior_mass)
-    greedy = agents.update(dataclasses.replace(config, method="ensemble-mean"), key, belief).policy
+    plain = dataclasses.replace(config, method="ensemble-mean", planner=agents.EVERYWHERE)
+    greedy = agents.update(plain, key, belief).policy
     average = Dense(MDP(jnp.zeros((0, *mean.p.shape)), jnp.zeros((0, *reward.shape))), mean.dense())
     q = average.average(greedy, config.discount).q
     if config.method in WITHOUT_DEVIATION:
@@ -210,5 +211,5 @@ def from_file(notes: Mapping[str, Any], horizon: int | None) -> TabularBackend:
     """An agent as the notes of a file describe it, without an environment."""
     known = notes["world"]
     (states, actions), (first_state, first_action) = known["sizes"], known["firsts"]
-    env = HostEnv(None, states, actions, first_state, first_action, horizon)
+    env = HostEnv(None, states, actions, first_state, first_action, horizon, known.get("start"))
     return TabularBackend(env, AgentConfig(**notes["config"]), jax.random.key(0), name=known["name"])

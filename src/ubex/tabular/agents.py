@@ -21,10 +21,13 @@ from ubex.keys import named
 from ubex.tabular.belief import Belief, FlatMean, LearnedBelief, mean_model, reward_posterior, sample_transitions, total_mass
 from ubex.tabular.models import Dense, Flat, Known, PlanningModel, Single
 from ubex.tabular.planner import Optimism, Plan, policy_iteration
-from ubex.types import MDP, AgentEntry, Key
+from ubex.tabular.start import plan_for_start
+from ubex.types import MDP, AgentEntry, InputError, Key
 
 PSRL = "psrl"
 METHODS = (*ESTIMATORS, PSRL)
+EVERYWHERE, START = PLANNERS = ("policy-iteration", "start")
+"""Planners: optimistic at every state at once, or at the state in which episodes begin."""
 SMALLEST, LARGEST = 1e-9, 1e12
 """Of masses and precisions: beyond them sums lose all digits."""
 
@@ -52,6 +55,8 @@ class AgentConfig:
     """Smallest uncertainty reward that is propagated; -inf switches the clip off."""
     clip_sum: bool = True
     """Clip Var[r] + discount^2 u (the published runs) instead of u alone (the text)."""
+    planner: str = EVERYWHERE
+    """`policy-iteration` improves the optimistic value of every state (the paper); `start` that of the first state alone."""
     ties: str = "first"
     """`first` maximiser (the published runs) or `random` (the text); it made no difference on DeepSea."""
     repeats: int = 1
@@ -70,6 +75,9 @@ class AgentConfig:
         checks.whole("num_models", self.num_models, needed)
         checks.real("gain", self.gain, 0.0)
         checks.real("discount", self.discount, 0.0, 1.0)
+        checks.one_of("planner", self.planner, PLANNERS)
+        if self.planner == START and self.optimism().estimator.closed is None:
+            raise InputError(f"planner {START!r} needs the method closed-form or first-order, but the method is {self.method}")
         checks.one_of("ties", self.ties, ("first", "random"))
         checks.whole("repeats", self.repeats, 1)
         for name in ("prior_mass", "reward_precision", "noise_precision"):
@@ -87,13 +95,18 @@ class AgentConfig:
         return LearnedBelief.of(belief, self.prior_mass, self.reward_precision, self.noise_precision)
 
 
-def update(config: AgentConfig, key: Key, belief: Belief) -> Plan:
-    """A policy for the next episode: samples the posterior and plans, from a random deterministic policy."""
+def update(config: AgentConfig, key: Key, belief: Belief, start: int | None = None) -> Plan:
+    """A policy for the next episode, which begins in `start`: samples the posterior and plans, from a random policy."""
     reward, deviation = reward_posterior(belief, config.reward_precision, config.noise_precision)
     how, mean = config.optimism(), mean_model(belief, reward, config.prior_mass)
     num_states, num_actions = reward.shape
     first: Int[Array, " S"] = jax.random.randint(named(key, "policy"), (num_states,), 0, num_actions, jnp.int32)
-    return policy_iteration(how, named(key, "ties"), planning_model(config, key, belief, mean, deviation), first)
+    model = planning_model(config, key, belief, mean, deviation)
+    if config.planner == START:
+        assert start is not None, "checked where the agent meets its environment"
+        assert isinstance(model, Known), "checked in the settings"
+        return plan_for_start(how, model, start, first)
+    return policy_iteration(how, named(key, "ties"), model, first)
 
 
 def planning_model(

@@ -32,9 +32,11 @@ class HostEnv(NamedTuple):
     first_action: int
     horizon: int | None
     """Steps after which an episode is cut off here, besides what the environment does."""
+    start: int | None = None
+    """Where episodes begin, if that is known."""
 
 
-plan = functools.partial(jax.jit, static_argnames="config")(update)
+plan = functools.partial(jax.jit, static_argnames=("config", "start"))(update)
 """The compiled update, for callers on the host."""
 
 
@@ -45,7 +47,7 @@ def run_episodes(
     returns, policies, steps = [], [], []
     for number in episodes:
         here = jax.random.fold_in(key, number)
-        planned = plan(config, named(here, "plan"), belief)
+        planned = plan(config, named(here, "plan"), belief, env.start)
         policy = np.asarray(planned.policy)
         seed = int(jax.random.bits(named(here, "act"), dtype=jnp.uint32)) % 2**31
         total, belief = episode(env, config, policy, belief, seed, int(number))

@@ -41,7 +41,7 @@ def run_episodes(
 
     def one(belief: Belief, episode: Int[Array, ""]) -> tuple[Belief, Episodes]:
         here = jax.random.fold_in(key, episode)
-        plan = update(config, named(here, "plan"), belief)
+        plan = update(config, named(here, "plan"), belief, env.start)
         seen = rollout(env, named(here, "act"), plan.policy)
         reward = jnp.sum(jnp.where(seen.valid, seen.reward, 0.0))
         return observe(belief, seen, config.repeats), Episodes(reward, plan.policy[: env.num_states], plan.steps)

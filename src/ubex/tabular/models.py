@@ -96,6 +96,12 @@ class Known(NamedTuple):
         inverse: Float[Array, "S S"] = jnp.linalg.inv(unit - discount * bellman.policy_rows(self.mean.p, policy))
         return inverse
 
+    def values(self, reward: Float[Array, "S A"], policy: Actions, discount: float) -> Values:
+        """Values of the policy in the mean MDP with any reward."""
+        if self.mean.weights.shape[-1] == 1:
+            return flat_values(self.mean, reward, policy, discount)
+        return bellman.solve(MDP(self.mean.p, reward), policy, discount)
+
     def evaluate(self, policy: Actions, discount: float, first_order: bool) -> tuple[Values, Float[Array, "S A"]]:
         """Mean values and the variance of Q."""
         root, choice = self.root(policy, discount), jax.nn.one_hot(policy, self.mean.r.shape[1], dtype=self.mean.r.dtype)

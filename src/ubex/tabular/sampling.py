@@ -59,7 +59,7 @@ def _log_gamma_above_one(key: Key, shape: Float[Array, " M"]) -> Float[Array, " 
 
 
 def _propose(key: Key, shape: Float[Array, " M"]) -> tuple[Float[Array, " M"], Bool[Array, " M"]]:
-    """One proposal for every entry: log(d v) with v = (1 + c x)^3, and whether it is accepted. A NaN is: none would do better."""
+    """One proposal for every entry: log(d v) with v = (1 + c x)^3, and whether it is accepted. A NaN is."""
     d = shape - 1.0 / 3.0
     x = jax.random.normal(named(key, "normal"), shape.shape, shape.dtype)
     root = 1.0 + x / jnp.sqrt(9.0 * d)
