@@ -7,12 +7,12 @@ BIN := .venv/bin
 WORKERS ?= 2
 
 # These tests compare numbers, so they are compiled as users compile. The others are compiled without optimisations, which is faster.
-NUMBERS := tests/test_doctor.py tests/test_theory.py tests/test_variance.py tests/test_closed_form.py tests/test_covariance.py \
-	tests/tabular/test_solvers.py tests/tabular/test_planner.py tests/deep/test_uncertainty.py tests/deep/test_fused.py \
-	tests/experiments/test_calibration.py tests/experiments/test_published_rollouts.py tests/learn/test_deep_agent.py
+NUMBERS := tests/experiments/test_published_rollouts.py tests/test_theory.py tests/experiments/test_calibration.py \
+	tests/learn/test_deep_agent.py tests/deep/test_uncertainty.py tests/test_variance.py tests/tabular/test_solvers.py \
+	tests/deep/test_fused.py tests/tabular/test_planner.py tests/test_closed_form.py tests/test_covariance.py tests/test_doctor.py
 WEB := tests/report/test_browser.py tests/report/test_site.py tests/test_wheel.py
 PUBLISHED := tests/tabular/test_loop.py::test_deep_sea_10_has_the_published_regret
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 .PHONY: help setup browser demo test test-parts test-numbers test-web test-pybullet coverage lint docs bench lock clean
 

@@ -80,7 +80,6 @@ def test_demo_ends_with_the_report_page(
     assert set(results["method"]) == {"exact-ube", "pombu", "ensemble-var", "psrl"}
 
 
-@pytest.mark.xdist_group("smoke")
 @pytest.mark.parametrize("name", [*EXPERIMENTS, *FORMER])
 def test_every_experiment_and_study_has_a_smoke_form(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
