@@ -65,6 +65,13 @@ def real(name: str, value: Any, low: float = -math.inf, high: float = math.inf) 
     return number
 
 
+def flag(name: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be true or false, but it is {value!r}")
+    return bool(value)
+
+
 def interval(name: str, value: Any) -> tuple[float, float]:
     """Two finite numbers, the smaller one first."""
     try:

@@ -7,11 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ubex import checks
 from ubex.envs import ENVS
 from ubex.envs.base import TabularEnv, finite_horizon_value, rollout
+from ubex.envs.chain import chain
 from ubex.envs.custom import from_mdp
 from ubex.envs.deep_sea import deep_sea
+from ubex.envs.loop import loop
 from ubex.envs.n_room import HORIZON, floor_plan, n_room, seven_room
+from ubex.envs.river_swim import river_swim
 from ubex.envs.toy import toy
 from ubex.types import MDP
 
@@ -24,7 +28,17 @@ def random_mdp() -> MDP:
 
 
 TABLE = {name: entry.make() for name, entry in ENVS.items()}
-MORE = [deep_sea(5), n_room(2), toy(0.7, 0.4), from_mdp(random_mdp())]
+MORE = [
+    deep_sea(5),
+    deep_sea(4, True),
+    deep_sea(4, False, 1),
+    deep_sea(3, True, 2),
+    river_swim(4),
+    chain(0.0),
+    n_room(2),
+    toy(0.7, 0.4),
+    from_mdp(random_mdp()),
+]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +64,8 @@ def test_step_agrees_with_the_mdp(env: TabularEnv) -> None:
         frequency = np.bincount(after[i], minlength=p.shape[-1])[: p.shape[-1]] / draws
         assert np.all(frequency[p[state, action] == 0.0] == 0.0)
         np.testing.assert_allclose(frequency, p[state, action], atol=6 * np.sqrt(0.25 / draws) if draws > 3 else 0.0)
-        np.testing.assert_allclose(reward[i], r[state, action], rtol=1e-6)
+        random = np.std(reward[i]) / np.sqrt(draws)
+        np.testing.assert_allclose(np.mean(reward[i]), r[state, action], rtol=1e-6, atol=6 * random if random > 1e-6 else 0.0)
         assert np.array_equal(terminated[i], after[i] == env.num_states)
     assert env.branching == (p[: env.num_states] > 0).sum(axis=-1).max()
 
@@ -76,6 +91,42 @@ def test_deep_sea_facts() -> None:
     assert env.best_return == pytest.approx(0.99)
     assert np.asarray(seen.valid).all()
     assert int(seen.next_state[-1]) == 100
+
+
+def test_stochastic_deep_sea_facts() -> None:
+    """As in bsuite: right fails once in L times, and rewards at both ends of the last row have noise of variance 1."""
+    env = deep_sea(10, stochastic=True)
+    p, r = (np.asarray(array) for array in env.as_mdp())
+    assert (p[0, 1, 11], p[0, 1, 10]) == (0.9, pytest.approx(0.1))
+    assert p[0, 0, 10] == 1.0
+    np.testing.assert_allclose(r, deep_sea(10).as_mdp().r)
+    keys = jax.random.split(jax.random.key(0), 4000)
+    rewards = {
+        place: jax.vmap(lambda key, place=place: env.step(key, jnp.asarray(place), jnp.asarray(0)).reward)(keys)
+        for place in (0, 90, 95, 99)
+    }
+    assert [float(np.std(rewards[place])) for place in (0, 95)] == [0.0, 0.0]
+    assert all(float(np.var(rewards[place])) == pytest.approx(1.0, abs=0.15) for place in (90, 99))
+    assert 0.9**9 - 0.01 <= env.best_return <= 0.9**9
+
+
+def test_cells_of_deep_sea_may_draw_what_right_is() -> None:
+    plain, drawn = (np.asarray(deep_sea(8, action_seed=seed).as_mdp().p)[:-1] for seed in (None, 3))
+    turned = (plain != drawn).any(axis=(1, 2))
+    np.testing.assert_array_equal(drawn[turned], plain[turned][:, ::-1])
+    assert 15 < turned.sum() < 49
+    assert deep_sea(8, action_seed=3).best_return == deep_sea(8).best_return
+
+
+def test_river_swim_chain_and_loop_facts() -> None:
+    p, r = (np.asarray(array) for array in river_swim().as_mdp())
+    np.testing.assert_allclose(p[:, 1].diagonal(), [0.4, 0.6, 0.6, 0.6, 0.6, 0.6])
+    assert (r[0, 0], r[5, 1], np.count_nonzero(r)) == (0.005, 1.0, 2)
+    always_on = finite_horizon_value(*chain().as_mdp(), np.zeros(5, int), 1000)[0]
+    assert always_on == pytest.approx(3677, abs=20), "about 3.68 per step, as the papers have it"
+    p, r = (np.asarray(array) for array in loop().as_mdp())
+    easy, hard = (finite_horizon_value(p, r, np.full(9, action), 1000)[0] for action in (0, 1))
+    assert (easy, hard) == (200.0, 400.0)
 
 
 def test_seven_room_facts() -> None:
@@ -108,7 +159,18 @@ def test_value_of_a_policy_by_backups_agrees_with_rollouts() -> None:
     assert float(returns.mean()) == pytest.approx(exact, abs=5 * float(returns.std()) / np.sqrt(4000) + 1e-6)
 
 
-@pytest.mark.parametrize(("make", "message"), [(lambda: deep_sea(1), "size"), (lambda: n_room(1), "rooms")])
-def test_bad_sizes(make: object, message: str) -> None:
-    with pytest.raises(ValueError, match=f"{message} must be at least 2, but it is 1"):
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: deep_sea(1), "size must be at least 2, but it is 1"),
+        (lambda: n_room(1), "rooms must be at least 2, but it is 1"),
+        (lambda: checks.flag("stochastic", "yes"), "stochastic must be true or false, but it is 'yes'"),
+        (lambda: deep_sea(4, action_seed=-1), "action_seed must be at least 0"),
+        (lambda: river_swim(2), "size must be at least 3, but it is 2"),
+        (lambda: chain(0.7), "slip must be in"),
+        (lambda: loop(0), "horizon must be at least 1"),
+    ],
+)
+def test_bad_settings(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         make()

@@ -24,6 +24,7 @@ def test_gymnasium_is_content_with_every_line_of_the_table(name: str) -> None:
 
 def test_ids_are_those_that_people_know() -> None:
     known = {"ubex/Toy-v0", "ubex/DeepSea-v0", "ubex/NRoom-v0", "ubex/SevenRoom-v0", "ubex/SparsePendulum-v0"}
+    known |= {"ubex/RiverSwim-v0", "ubex/Chain-v0", "ubex/Loop-v0"}
     assert known <= {gymnasium_id(name) for name in ubex.ENVS} == {name for name in gymnasium.registry if "ubex/" in name}
 
 

@@ -7,7 +7,7 @@ from importlib import util
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ubex.envs import deep_sea, n_room, sparse_pendulum, toy
+from ubex.envs import chain, deep_sea, loop, n_room, river_swim, sparse_pendulum, toy
 from ubex.envs.base import TabularEnv
 from ubex.envs.continuous import ContinuousEnv
 
@@ -26,6 +26,9 @@ ENVS: Mapping[str, Entry] = MappingProxyType(
         "deep-sea": Entry(deep_sea.SUMMARY, deep_sea.deep_sea),
         "n-room": Entry("any number of connected rooms with slippery moves", n_room.n_room),
         "seven-room": Entry(n_room.SUMMARY, n_room.seven_room),
+        "river-swim": Entry(river_swim.SUMMARY, river_swim.river_swim),
+        "chain": Entry(chain.SUMMARY, chain.chain),
+        "loop": Entry(loop.SUMMARY, loop.loop),
         "sparse-pendulum": Entry(sparse_pendulum.SUMMARY, sparse_pendulum.sparse_pendulum),
     }
 )
