@@ -14,6 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     {"types"},
     {"keys", "precision", "checks", "imports", "ube", "closed_form"},
+    {"fields"},
     {"estimators", "envs"},
     {"tabular", "deep"},
     {"calls"},

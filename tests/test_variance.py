@@ -165,6 +165,7 @@ def test_bad_rewards(ensemble: MDP) -> None:
         (np.array([0, 1, 2, 0]), "policy takes action 2 at state 2, but there are 2"),
         (np.array([0, 1]), "one action for each of 4 states"),
         ([[1.0, 0.0], [1.0]], "policy is not a rectangular array"),
+        (np.ma.masked_array(np.ones((2, 2)), [[True, False], [False, False]]), "policy is masked in places"),
     ],
 )
 def test_bad_policies(ensemble: MDP, policy: object, message: str) -> None:

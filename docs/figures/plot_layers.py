@@ -16,6 +16,7 @@ WORDS = {
     "keys": "random keys by name",
     "precision": "64-bit inside calls",
     "checks": "what callers hand in",
+    "fields": "one gate for settings",
     "imports": "module:name",
     "ube": "THE PAPER",
     "closed_form": "no sampling",

@@ -19,10 +19,28 @@ from ubex.types import MDP, InputError
 TOLERANCE = {np.dtype(np.float32): 1e-4, np.dtype(np.float16): 1e-2}
 """How far a row may be from summing to 1, by the precision it was given in."""
 DEFAULT_TOLERANCE = 1e-6
+MOST = 2**53
+"""The largest whole number that is taken: beyond it a float cannot count."""
+LONGEST = 80
+"""Of a value in a message, in characters."""
+
+
+def shown(value: Any) -> str:
+    """The value for a message: on one line, and not long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def unmasked(name: str, value: Any) -> Any:
+    """The value, if nothing in it is masked: NumPy would take what lies under a mask for a number."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
+        raise InputError(f"{name} is masked in places, and a mask says that there is no number")
+    return value
 
 
 def number_array(name: str, value: ArrayLike) -> np.ndarray:
     """The value as a NumPy array of real numbers, whatever kind of array or nesting it came as."""
+    unmasked(name, value)
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -38,28 +56,32 @@ def number_array(name: str, value: ArrayLike) -> np.ndarray:
 def one_of(name: str, value: str, choices: Iterable[str]) -> str:
     """The value, if it is among the choices."""
     known = list(choices)
-    if value not in known:
-        raise InputError(f"unknown {name} {value!r}; choose from: {', '.join(known)}")
+    if not isinstance(value, str) or value not in known:
+        raise InputError(f"unknown {name} {shown(value)}; choose from: {', '.join(known)}")
     return value
 
 
-def whole(name: str, value: Any, at_least: int) -> int:
-    """The value as an int, if it is a whole number that is large enough."""
+def whole(name: str, value: Any, at_least: int, at_most: int = MOST) -> int:
+    """The value as an int, if it is a whole number within these limits; True is none."""
     try:
-        number = operator.index(value)
+        number = operator.index(unmasked(name, value))
     except TypeError:
-        raise InputError(f"{name} must be a whole number, but it is {value!r}") from None
+        number = None
+    if number is None or isinstance(value, bool):
+        raise InputError(f"{name} must be a whole number, but it is {shown(value)}")
     if number < at_least:
-        raise InputError(f"{name} must be at least {at_least}, but it is {number}")
+        raise InputError(f"{name} must be at least {at_least}, but it is {shown(number)}")
+    if number > at_most:
+        raise InputError(f"{name} must be at most {at_most}, but it is {shown(number)}")
     return number
 
 
 def real(name: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
     """The value as a float, if it is a number within [low, high]."""
     try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number, but it is {value!r}") from None
+        number = float(unmasked(name, value))
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{name} must be a number, but it is {shown(value)}") from None
     if not low <= number <= high:
         raise InputError(f"{name} must be in [{low:g}, {high:g}], but it is {number!r}")
     return number
@@ -68,7 +90,7 @@ def real(name: str, value: Any, low: float = -math.inf, high: float = math.inf) 
 def flag(name: str, value: Any) -> bool:
     """True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise InputError(f"{name} must be true or false, but it is {value!r}")
+        raise InputError(f"{name} must be true or false, but it is {shown(value)}")
     return bool(value)
 
 
@@ -77,10 +99,10 @@ def interval(name: str, value: Any) -> tuple[float, float]:
     try:
         low, high = value
     except (TypeError, ValueError):
-        raise InputError(f"{name} must be two numbers, but it is {value!r}") from None
+        raise InputError(f"{name} must be two numbers, but it is {shown(value)}") from None
     low, high = real(name, low), real(name, high)
     if not -math.inf < low < high < math.inf:
-        raise InputError(f"{name} must be two finite numbers, the smaller one first, but it is {value!r}")
+        raise InputError(f"{name} must be two finite numbers, the smaller one first, but it is {shown(value)}")
     return low, high
 
 

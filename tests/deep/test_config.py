@@ -26,7 +26,7 @@ from ubex.types import InputError
         ({"rollout_ends": "never"}, "together, alone, trusted"),
         ({"reward_range": (0.0, 1.0)}, 'reward_range goes with rollout_ends "trusted"'),
         ({"reward_range": (1.0, 0.0), "rollout_ends": "trusted"}, "the smaller one first"),
-        ({"reward_range": (0.0, float("inf")), "rollout_ends": "trusted"}, "two finite numbers"),
+        ({"reward_range": (0.0, float("inf")), "rollout_ends": "trusted"}, "reward_range must be finite, but it is inf"),
         ({"density_floor": -1.0}, "density_floor"),
         ({"u_min": float("nan")}, "u_min"),
         ({"validation_share": 1.0}, "validation_share"),

@@ -186,6 +186,7 @@ def test_bad_calls() -> None:
     agent = sac()
     for call, message in (
         (lambda: agent.learn(0), "total_steps must be at least 1"),
+        (lambda: agent.learn(2**63), "total_steps must be at most"),
         (lambda: agent.learn(), "learn needs total_steps, or total_timesteps"),
         (lambda: agent.learn(1, total_timesteps=1), "learn needs total_steps, or total_timesteps"),
         (lambda: listed([print, 3]), "a callback must be a function of an Info, or a list of such, but it is a int"),

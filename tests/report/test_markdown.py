@@ -47,6 +47,26 @@ def test_tables_go_between_the_marks(run: Path, tmp_path: Path) -> None:
     assert page.read_text() == text
 
 
+def test_nothing_in_a_run_is_markup(run: Path, tmp_path: Path) -> None:
+    """Names and commands of others may hold anything: a script, a mark of ours, the end of a cell, a line."""
+    wild = f"<script>alert(1)</script>|{markdown.END}`"
+    results = run / "results.csv"
+    results.write_text(results.read_text().replace("pombu", wild).replace(",deep-sea,", f",{wild},"))
+    spec = json.loads((run / "spec.json").read_text())
+    (run / "spec.json").write_text(json.dumps({**spec, "command": ["ubex", "`<script>`\n"], "machine": {"devices": [wild]}}))
+    page = tmp_path / "page.md"
+    markdown.write(run, page)
+    text = page.read_text()
+    outside = "".join(part for i, part in enumerate(text.split("`")) if i % 2 == 0)
+    assert "<script" not in outside
+    assert text.count(markdown.END) == 1
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    widths = {line.replace("\\|", "").count("|") for line in rows[-2:]}
+    assert widths == {7}
+    markdown.write(run, page)
+    assert page.read_text() == text
+
+
 def test_a_file_without_marks_is_refused_and_kept(run: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("mine")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
-from ubex import checks
+from ubex import checks, fields
 from ubex.deep.methods import DEEP_METHODS, DeepMethod
 from ubex.estimators import Estimator
+from ubex.fields import AtLeast, OneOf, Within
 from ubex.types import InputError
 
 ROLLOUT_ENDS = ("together", "alone", "trusted")
@@ -18,28 +20,33 @@ PRECISIONS = ("float32", "split16", "tf32")
 16-bit products of numbers in two halves where they compare states, rounded ones where they compare actions; rollouts by rounded
 ones; what is differentiated by rounded ones too. tf32: everything in TF32, too coarse for small uncertainties."""
 
+Whole = Annotated[int, Within(1)]
+Positive = Annotated[float, Within(0.0)]
+Share = Annotated[float, Within(0.0, 1.0)]
+Layers = Annotated[tuple[int, ...], AtLeast(1), Within(1)]
+
 
 @dataclass(frozen=True)
 class DeepConfig:
     """Settings of a deep agent."""
 
-    method: str = "exact-ube"
+    method: Annotated[str, OneOf(tuple(DEEP_METHODS))] = "exact-ube"
     """One of `DEEP_METHODS`."""
     num_models: int = 5
     """N, dynamics networks and critics."""
-    gain: float = 1.0
+    gain: Positive = 1.0
     """lambda, how much a standard deviation is worth to the actor."""
-    discount: float = 0.99
+    discount: Share = 0.99
     """Discount factor."""
-    updates_per_step: int = 20
+    updates_per_step: Whole = 20
     """G, gradient rounds for each step in the environment."""
-    rollouts_per_step: int = 400
+    rollouts_per_step: Whole = 400
     """M, model rollouts for each step in the environment."""
-    retrain_every: int = 400
+    retrain_every: Whole = 400
     """F, steps between two trainings of the model."""
-    rollout_length: int = 10
+    rollout_length: Whole = 10
     """k, steps of a model rollout."""
-    rollout_ends: str = "alone"
+    rollout_ends: Annotated[str, OneOf(ROLLOUT_ENDS)] = "alone"
     """One of `ROLLOUT_ENDS`: when a model rollout ends before its last step, and what is stored then.
 
     Differs from the paper: its text ends each rollout alone, where the model says that the episode does. In the published runs
@@ -49,108 +56,92 @@ class DeepConfig:
     reward_range: tuple[float, float] | None = None
     """For `trusted`: the lowest and the highest reward of the task. None takes the range that the task declares, and where it
     declares none, what was seen so far, widened on each side by its own width, or by 1 if that is more."""
-    reward_prior: float = 0.0
+    reward_prior: Positive = 0.0
     """Standard deviation of a fixed random function of the inputs that every model adds to its predicted reward (randomised
     prior functions, Osband et al., 2018): training takes it back where there are data, and elsewhere the models disagree.
 
     Differs from the paper, whose models have no prior, 0: where no reward was ever seen, all of them predict none anywhere."""
-    retain: int = 1
+    retain: Whole = 1
     """Retrainings after which the model-generated buffers, which are rings, are overwritten."""
-    initial_steps: int = 1000
+    initial_steps: Whole = 1000
     """Steps with the untrained policy before training."""
     initial_resets: bool = True
     """Whether these steps begin a new episode at the horizon. In the published runs of the pendulum they do not: one
     trajectory, in which the pendulum keeps swinging. Environments on the host always begin anew."""
-    batch_size: int = 256
+    batch_size: Whole = 256
     """Transitions of one gradient round, from every buffer."""
-    u_min: float = 0.0
+    u_min: Annotated[float, Within(-math.inf)] = 0.0
     """Smallest local uncertainty; it clips u alone, without the variance of the reward."""
-    gap_actions: int = 10
+    gap_actions: Annotated[int, Within(2)] = 10
     """K, sampled actions at each next state for the gap."""
     sampled_states: bool = False
     """Draws a next state for each of these actions, so that the gap filters transition noise as in the theory; otherwise all
     are taken at the model's mean next state, as in the published runs."""
-    w_actions: int = 1
+    w_actions: Whole = 1
     """Actions for w at each next state. 1, the published runs, lets policy noise into the epistemic term; with more, all models
     share the noise of the policy, and identical models give exactly 0. At most `gap_actions`."""
     debias: bool = False
     """Corrects w for the finite number of actions and the gap for the finite number of critics."""
-    regularisation: float = 5.0
+    regularisation: Positive = 5.0
     """lambda_reg, weight of the penalty on a U-net whose output before softplus falls below `floor`."""
-    floor: float = 0.1
+    floor: Positive = 0.1
     """Smallest output of the U-net."""
-    critic_hidden: tuple[int, ...] = (256, 256)
+    critic_hidden: Layers = (256, 256)
     """Hidden layers of the critics and of the U-net, tanh."""
-    actor_hidden: tuple[int, ...] = (64, 64)
+    actor_hidden: Layers = (64, 64)
     """Hidden layers of the actor, tanh."""
-    model_hidden: tuple[int, ...] = (200, 200, 200, 200)
+    model_hidden: Layers = (200, 200, 200, 200)
     """Hidden layers of a dynamics network, SiLU."""
-    critic_gain: float = 10.0
+    critic_gain: Positive = 10.0
     """Gain of the critics' orthogonal initialisation, over the flattened ensemble: large, so that members start far apart."""
-    model_scale: float = 2.0
+    model_scale: Positive = 2.0
     """Factor on the initial weights of the dynamics; the library default is 1, the paper takes 2 for the pendulum."""
-    critic_rate: float = 3e-4
+    critic_rate: Positive = 3e-4
     """Learning rate of the critics and the U-net (Adam)."""
-    actor_rate: float = 3e-4
+    actor_rate: Positive = 3e-4
     """Learning rate of the actor and the temperature."""
-    model_rate: float = 3e-4
+    model_rate: Positive = 3e-4
     """Learning rate of the dynamics."""
-    weight_decay: float = 5e-5
+    weight_decay: Positive = 5e-5
     """L2 penalty of the dynamics, added to the gradient."""
-    polyak: float = 0.005
+    polyak: Share = 0.005
     """Share of the new weights in the targets, every round."""
-    density_floor: float = 1e-6
+    density_floor: Positive = 1e-6
     """Added to the slope of tanh in an action's log-density, as in the published runs, so that the entropy term does not pull
     saturated actions back. 0 gives the exact density, as in the paper's text."""
     target_entropy: float | None = None
     """Entropy that the temperature aims at; None means minus the number of action dimensions."""
-    model_batch: int = 256
+    model_batch: Whole = 256
     """Transitions of one step of the dynamics' training, for each member."""
     validation_share: float = 0.05
     """Share of the data that is kept for validation."""
-    patience: int = 1
+    patience: Whole = 1
     """Epochs without improvement after which training of the dynamics stops."""
-    improvement: float = 0.01
+    improvement: Positive = 0.01
     """Relative fall of some member's validation error that counts as improvement."""
-    max_epochs: int | None = None
+    max_epochs: Whole | None = None
     """Most epochs of one training of the dynamics; None for no limit, as published."""
     min_log_var: float = -10.0
     """Soft lower bound of the predicted log-variance."""
     max_log_var: float = 0.5
     """Soft upper bound of the predicted log-variance."""
-    precision: str = "float32"
+    precision: Annotated[str, OneOf(PRECISIONS)] = "float32"
     """One of `PRECISIONS`: how matrices are multiplied."""
 
     def __post_init__(self) -> None:
         """Refuses settings that make no sense."""
-        checks.one_of("method", self.method, DEEP_METHODS)
+        fields.check(self)
         needed = 1 if self.known.optimism == "none" else 2
         checks.whole(f"num_models (for {self.method})", self.num_models, needed)
-        for name in (
-            *("updates_per_step", "rollouts_per_step", "retrain_every", "rollout_length", "retain", "batch_size"),
-            *("w_actions", "model_batch", "patience", "initial_steps"),
-        ):
-            checks.whole(name, getattr(self, name), 1)
-        checks.whole("gap_actions", self.gap_actions, 2)
         if self.w_actions > self.gap_actions:
             raise InputError(f"w_actions must be at most gap_actions, {self.gap_actions}, but it is {self.w_actions}")
         if self.debias and self.w_actions == 1:
             raise InputError("debias needs w_actions of at least 2, since one action does not show its own noise")
-        if self.max_epochs is not None:
-            checks.whole("max_epochs", self.max_epochs, 1)
-        checks.one_of("rollout_ends", self.rollout_ends, ROLLOUT_ENDS)
         if self.reward_range is not None:
             if self.rollout_ends != "trusted":
                 raise InputError(f'reward_range goes with rollout_ends "trusted", but that is "{self.rollout_ends}"')
             low, high = checks.interval("reward_range", self.reward_range)
             object.__setattr__(self, "reward_range", (low, high))
-        for name in (
-            *("gain", "regularisation", "floor", "critic_gain", "model_scale", "weight_decay", "density_floor", "reward_prior"),
-            *("critic_rate", "actor_rate", "model_rate", "improvement"),
-        ):
-            checks.real(name, getattr(self, name), 0.0)
-        for name in ("discount", "polyak"):
-            checks.real(name, getattr(self, name), 0.0, 1.0)
         if not 0.0 < self.validation_share < 1.0:
             raise InputError(f"validation_share must be between 0 and 1, but it is {self.validation_share}")
         if self.initial_steps * self.validation_share < 1.0:
@@ -158,8 +149,8 @@ class DeepConfig:
                 f"initial_steps must be at least {math.ceil(1.0 / self.validation_share)} for a validation set of one "
                 f"transition, but it is {self.initial_steps}"
             )
-        checks.real("u_min", self.u_min)
-        checks.one_of("precision", self.precision, PRECISIONS)
+        if self.min_log_var > self.max_log_var:
+            raise InputError(f"min_log_var must be at most max_log_var, {self.max_log_var}, but it is {self.min_log_var}")
 
     @property
     def known(self) -> DeepMethod:

@@ -11,7 +11,7 @@ import jax
 import pandas as pd
 import tyro
 
-from ubex import checks
+from ubex import checks, fields
 from ubex.runs.records import UNRECORDED, Cell, Context, Curve, FigureSpec, Outcome, SeedError, Table, grid
 from ubex.types import InputError
 
@@ -77,6 +77,7 @@ class Experiment(ABC):
 
     def __post_init__(self) -> None:
         """Refuses fields that make no sense. A study has its own name, summary and figures."""
+        fields.check(self)
         checks.whole("seeds", self.seeds, 1)
         if self.study:
             preset = self.presets[checks.one_of("study", self.study, self.presets)]

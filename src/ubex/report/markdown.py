@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -50,11 +51,11 @@ def tables(runs: list[RunFolder]) -> str:
         rows = rows.dropna(axis=1, how="all").drop_duplicates()
         grid = grids.comparison(rows)
         others = grids.unpublished(rows)
-        parts.append(f"### {environment}")
+        parts.append(f"### {plain(environment)}")
         if grid is not None:
-            parts += [grid.note, table(grid), misses(grid)]
+            parts += [plain(grid.note), table(grid), misses(grid)]
         if others is not None:
-            parts += [f"{others.title}. {others.note}".strip(), table(others)]
+            parts += [plain(f"{others.title}. {others.note}".strip()), table(others)]
         parts += ["The runs:", table(origins(here))]
     return "\n\n".join(parts) or "No run has a result yet."
 
@@ -68,7 +69,7 @@ def misses(grid: grids.Grid) -> str:
     """How many of the comparisons agree, and each that does not by name."""
     judged = [mark for mark in grid.marks if mark]
     missed = [row for row, mark in zip(grid.rows, grid.marks, strict=True) if mark and mark != "good"]
-    names = "; ".join(" ".join(row[: grid.texts]) + f" ({row[-1]})" for row in missed)
+    names = "; ".join(plain(" ".join(row[: grid.texts]) + f" ({row[-1]})") for row in missed)
     return f"{len(judged) - len(missed)} of {len(judged)} comparisons match. Misses: {names or 'none'}."
 
 
@@ -81,7 +82,7 @@ def origins(runs: list[RunFolder]) -> grids.Grid:
             ", ".join(dict.fromkeys(str(n) for n in run.results.groupby("method", sort=False)["seed"].nunique())),
             machine(run.spec.get("machine") or {}),
             str(run.spec.get("created", "-"))[:10],
-            f"`{command_line(run.spec.get('command'))}`",
+            "`" + command_line(run.spec.get("command")).replace("`", "'") + "`",
         ]
         for run in runs
     ]
@@ -94,7 +95,15 @@ def machine(found: Mapping[str, Any]) -> str:
     return ", ".join(devices) or f"{found.get('cores', '?')} cores, {found.get('system', '?')}"
 
 
+def plain(text: str) -> str:
+    """Text that Markdown shows as it is, on one line: nothing in it is markup. What is all code stays code."""
+    line = " ".join(text.split())
+    if len(line) > 2 and line.startswith("`") and line.endswith("`") and line.count("`") == 2:
+        return line.replace("|", "\\|")
+    return html.escape(line, quote=False).replace("`", "&#96;").replace("|", "\\|")
+
+
 def table(grid: grids.Grid) -> str:
     """A grid as a Markdown table."""
     lines = [grid.columns, ["---" if i < grid.texts else "---:" for i in range(len(grid.columns))], *grid.rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(plain(cell) for cell in line) + " |" for line in lines)

@@ -6,17 +6,20 @@ All use the Dirichlet/Normal posterior of the paper with an added terminal state
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from ubex import checks, estimators
+from ubex import checks, estimators, fields
 from ubex.closed_form import DirichletRows
 from ubex.estimators import ESTIMATORS
+from ubex.fields import OneOf, Within
 from ubex.keys import named
 from ubex.tabular.belief import Belief, FlatMean, LearnedBelief, mean_model, reward_posterior, sample_transitions, total_mass
 from ubex.tabular.models import Dense, Flat, Known, PlanningModel, Single
@@ -30,6 +33,7 @@ EVERYWHERE, START = PLANNERS = ("policy-iteration", "start")
 """Planners: optimistic at every state at once, or at the state in which episodes begin."""
 SMALLEST, LARGEST = 1e-9, 1e12
 """Of masses and precisions: beyond them sums lose all digits."""
+Weight = Annotated[float, Within(SMALLEST, LARGEST)]
 
 
 AGENTS: Mapping[str, AgentEntry] = MappingProxyType(
@@ -47,42 +51,35 @@ class AgentConfig:
     """An estimator, by its name or as module:name, or psrl."""
     num_models: int = 5
     """N, samples of the posterior; PSRL always takes one."""
-    gain: float = 1.0
+    gain: Annotated[float, Within(0.0)] = 1.0
     """lambda, how much a standard deviation is worth."""
-    discount: float = 0.99
+    discount: Annotated[float, Within(0.0, 1.0)] = 0.99
     """Discount factor of planning."""
-    u_min: float = 0.0
+    u_min: Annotated[float, Within(-math.inf)] = 0.0
     """Smallest uncertainty reward that is propagated; -inf switches the clip off."""
     clip_sum: bool = True
     """Clip Var[r] + discount^2 u (the published runs) instead of u alone (the text)."""
-    planner: str = EVERYWHERE
+    planner: Annotated[str, OneOf(PLANNERS)] = EVERYWHERE
     """`policy-iteration` improves the optimistic value of every state (the paper); `start` that of the first state alone."""
-    ties: str = "first"
+    ties: Annotated[str, OneOf(("first", "random"))] = "first"
     """`first` maximiser (the published runs) or `random` (the text); it made no difference on DeepSea."""
-    repeats: int = 1
+    repeats: Annotated[int, Within(1)] = 1
     """How often each observed transition counts."""
-    prior_mass: float | None = None
+    prior_mass: Weight | None = None
     """Sum of the Dirichlet parameters of a row before any data, in visits; None is the published rule, (S + 1) / sqrt(S)."""
-    reward_precision: float = 1.0
+    reward_precision: Weight = 1.0
     """Prior precision of a reward; its prior mean is 0."""
-    noise_precision: float = 1e6
+    noise_precision: Weight = 1e6
     """Precision of an observed reward: nearly noise-free, as in the published runs."""
 
     def __post_init__(self) -> None:
         """Refuses settings that make no sense."""
+        fields.check(self)
         estimators.method(self.method, METHODS)
         needed = 1 if self.method == PSRL else estimators.find(self.method).min_models
         checks.whole("num_models", self.num_models, needed)
-        checks.real("gain", self.gain, 0.0)
-        checks.real("discount", self.discount, 0.0, 1.0)
-        checks.one_of("planner", self.planner, PLANNERS)
         if self.planner == START and self.optimism().estimator.closed is None:
             raise InputError(f"planner {START!r} needs the method closed-form or first-order, but the method is {self.method}")
-        checks.one_of("ties", self.ties, ("first", "random"))
-        checks.whole("repeats", self.repeats, 1)
-        for name in ("prior_mass", "reward_precision", "noise_precision"):
-            if getattr(self, name) is not None:
-                checks.real(name, getattr(self, name), SMALLEST, LARGEST)
 
     def optimism(self) -> Optimism:
         """What the planner needs; PSRL is no optimism at all."""
