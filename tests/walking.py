@@ -47,9 +47,9 @@ def stopped_and_continued(experiment: Any, folder: Path, draws: bool = True) -> 
 
     with pytest.raises(Stop):
         experiment.run(cell, [0], JobContext(CheckpointFolder(folder / "c"), stop))
+    assert CheckpointFolder(folder / "c").notes(), "there is nothing to go on from"
     found = experiment.run(cell, [0], JobContext(CheckpointFolder(folder / "c"), lambda *_: None, folder))[0]
     assert isinstance(found, Outcome)
-    assert found.scalars["times_resumed"] == 1.0
     film = folder / "seed-0" / FILM
     assert film.exists() == draws
     assert not draws or film.read_bytes()[:6] == b"GIF89a"

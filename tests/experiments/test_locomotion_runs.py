@@ -42,7 +42,7 @@ def outcome(steps: int, every: int = 1000) -> Outcome:
     """A run whose n-th evaluation returns n."""
     marks = range(every, steps + 1, every)
     evaluation = Curve("step", list(marks), [float(mark // every) for mark in marks])
-    return Outcome({"times_resumed": 0.0, "mean_return_last_10": 7.0}, {"evaluation": evaluation})
+    return Outcome({"mean_return_last_10": 7.0}, {"evaluation": evaluation})
 
 
 def test_means_are_over_the_last_ten_evaluations_up_to_each_mark() -> None:
@@ -73,7 +73,7 @@ def test_means_at_fewer_steps_are_rows_with_those_steps(tmp_path: Path) -> None:
 
 
 def test_evaluations_at_odd_steps_come_on_a_common_grid() -> None:
-    odd = Outcome({"times_resumed": 1.0}, {"evaluation": Curve("step", [1013, 2950, 3000], [1.0, 2.0, 3.0])})
+    odd = Outcome({}, {"evaluation": Curve("step", [1013, 2950, 3000], [1.0, 2.0, 3.0])})
     found = summed_up(odd, 1000, 3000)
     assert (list(found.curves["return"].index), list(found.curves["return"].values)) == ([2000, 3000], [1.0, 3.0])
 

@@ -75,7 +75,7 @@ def test_blocks_are_recorded_told_and_saved_but_not_the_last(tmp_path: Path) -> 
     told: list[tuple[int, int, str]] = []
     learner = Adder()
     run = driver.run(learner, 5, context(tmp_path, lambda *said: told.append(said)), record)
-    assert (run.state, run.resumed, learner.goals) == ([5, 10], 0, [5])
+    assert (run.state, learner.goals) == ([5, 10], [5])
     np.testing.assert_array_equal(run.history["seen"], [[0, 0], [1, 1], [2, 3], [3, 6], [4, 10]])
     np.testing.assert_array_equal(run.history["even"], [0, 2, 4])
     assert told == [(number, 5, "step") for number in range(1, 6)]
@@ -99,7 +99,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(stop: int, tmp_path: Pa
         driver.run(Adder(), 5, context(tmp_path / "b", report), record)
     assert steps(tmp_path / "b")[-1:] == ([stop - 1] if stop > 1 else []), "what was told was not saved yet"
     again = driver.run(Adder(), 5, context(tmp_path / "b"), record)
-    assert (again.state, again.resumed) == (whole.state, int(stop > 1))
+    assert again.state == whole.state
     for name, table in whole.history.items():
         np.testing.assert_array_equal(again.history[name], table)
 
@@ -110,7 +110,7 @@ def test_a_rescue_keeps_the_piece_before_what_was_raised(tmp_path: Path) -> None
     assert steps(tmp_path) == [1, 3]
     assert (CheckpointFolder(tmp_path).notes() or {})["size"] == 3, "within a block"
     again = driver.run(Adder(), 5, context(tmp_path), record)
-    assert (again.state, again.resumed, again.history["seen"].shape) == ([5, 10], 1, (5, 2))
+    assert (again.state, again.history["seen"].shape) == ([5, 10], (5, 2))
 
 
 def test_an_error_that_is_shown_is_raised_with_the_state_it_came_with(tmp_path: Path) -> None:

@@ -222,7 +222,6 @@ def summed_up(found: Outcome, every: int, steps: int) -> Outcome:
         "final_return": rows[-1][1],
         "best_return": max(value for _, value in rows),
         "training_return_last_10": found.scalars.get("mean_return_last_10", float("nan")),
-        "times_resumed": found.scalars["times_resumed"],
     }
     earlier = {mark: {"mean_return_last_10": last_mean(rows, mark)} for mark in MARKS if mark < steps}
     return Outcome(scalars, curves, earlier, "steps")

@@ -154,7 +154,7 @@ class TrainDeep(Experiment):
             agent.restore(alone(state, k))
             self.leave(agent, seed, context)
             returns, evaluated = (curve_of(done.history, name, k) for name in ("return", "evaluation"))
-            found[seed] = outcome(returns, [*evaluated, (state.step, final[k])], done.resumed)
+            found[seed] = outcome(returns, [*evaluated, (state.step, final[k])])
         return found
 
     def leave(self, agent: Agent, seed: int, context: Context) -> None:
@@ -191,13 +191,12 @@ def curve_of(history: Mapping[str, np.ndarray], name: str, seed: int) -> list[tu
     return [(float(step), float(value)) for _, step, value in rows[rows[:, 0] == seed]]
 
 
-def outcome(returns: Sequence[tuple[float, float]], evaluations: Sequence[tuple[float, float]], resumed: int) -> Outcome:
+def outcome(returns: Sequence[tuple[float, float]], evaluations: Sequence[tuple[float, float]]) -> Outcome:
     """Curves over steps, and their summary."""
     curves = {"evaluation": curve(evaluations)}
     scalars = {
         "final_evaluation": evaluations[-1][1],
         "best_evaluation": max(value for _, value in evaluations),
-        "times_resumed": float(resumed),
     }
     if returns:
         curves["return"] = curve(returns)

@@ -81,8 +81,6 @@ class Run(Generic[State]):
     state: State
     history: dict[str, np.ndarray]
     """What was recorded of all blocks."""
-    resumed: int
-    """How often it went on from a checkpoint."""
 
 
 def run(
@@ -99,15 +97,15 @@ def run(
     `rescue` there is another one when anything is raised, for learners whose state is still good then.
     """
     notes = context.checkpoints.notes() or {}
-    shapes, resumed = notes.get("history", {}), notes.get("resumed", 0)
+    shapes = notes.get("history", {})
     kept, history = learner.blank(notes), {name: np.zeros(shape) for name, shape in shapes.items()}
     saved = context.checkpoints.load((kept, history))
     if saved is not None:
-        (kept, history), resumed = saved[1], resumed + 1
+        kept, history = saved[1]
     state, following = learner.restore(kept), -math.inf
 
     def save() -> None:
-        known = {"history": {name: table.shape for name, table in history.items()}, "resumed": resumed}
+        known = {"history": {name: table.shape for name, table in history.items()}}
         context.checkpoints.save(learner.done(state), (learner.kept(state), history), {**learner.notes(state), **known})
 
     def see(now: State, shown: Shown | None) -> bool:
@@ -133,4 +131,4 @@ def run(
         if rescue:
             save()
         raise
-    return Run(state, history, resumed)
+    return Run(state, history)
