@@ -11,7 +11,7 @@ import jaxtyping
 import numpy as np
 import pytest
 
-from ubex import InputError, fields
+from ubex import Agent, InputError, fields
 from ubex.deep.config import DeepConfig
 from ubex.experiments import EXPERIMENTS
 from ubex.fields import AtLeast, OneOf, Within
@@ -58,7 +58,6 @@ def test_nonsense_is_refused_in_one_line_or_is_a_plain_value(kind: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("critic_hidden", [], "critic_hidden must have at least 1 value, but it has 0"),
         ("critic_hidden", [0], "critic_hidden must be at least 1, but it is 0"),
         ("critic_hidden", 64, "critic_hidden must be a list, but it is 64"),
         ("min_log_var", "x", "min_log_var must be a number, but it is 'x'"),
@@ -74,6 +73,11 @@ def test_nonsense_is_refused_in_one_line_or_is_a_plain_value(kind: str) -> None:
 def test_what_was_once_taken_for_sense(name: str, value: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         DeepConfig(**{"rollout_ends": "trusted", name: value})
+
+
+def test_an_agent_without_hidden_layers_is_refused() -> None:
+    with pytest.raises(InputError, match="actor_hidden must have at least 1 value: without hidden layers a network is linear"):
+        Agent("sac", "Pendulum-v1", actor_hidden=[])
 
 
 def test_infinity_where_it_is_named() -> None:

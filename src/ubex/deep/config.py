@@ -9,7 +9,7 @@ from typing import Annotated
 from ubex import checks, fields
 from ubex.deep.methods import DEEP_METHODS, DeepMethod
 from ubex.estimators import Estimator
-from ubex.fields import AtLeast, OneOf, Within
+from ubex.fields import OneOf, Within
 from ubex.types import InputError
 
 ROLLOUT_ENDS = ("together", "alone", "trusted")
@@ -23,14 +23,14 @@ ones; what is differentiated by rounded ones too. tf32: everything in TF32, too 
 Whole = Annotated[int, Within(1)]
 Positive = Annotated[float, Within(0.0)]
 Share = Annotated[float, Within(0.0, 1.0)]
-Layers = Annotated[tuple[int, ...], AtLeast(1), Within(1)]
+Layers = Annotated[tuple[int, ...], Within(1)]
 
 
 @dataclass(frozen=True)
 class DeepConfig:
     """Settings of a deep agent."""
 
-    method: Annotated[str, OneOf(tuple(DEEP_METHODS))] = "exact-ube"
+    method: str = "exact-ube"
     """One of `DEEP_METHODS`."""
     num_models: int = 5
     """N, dynamics networks and critics."""
@@ -131,6 +131,7 @@ class DeepConfig:
     def __post_init__(self) -> None:
         """Refuses settings that make no sense."""
         fields.check(self)
+        checks.one_of("method", self.method, DEEP_METHODS)
         needed = 1 if self.known.optimism == "none" else 2
         checks.whole(f"num_models (for {self.method})", self.num_models, needed)
         if self.w_actions > self.gap_actions:

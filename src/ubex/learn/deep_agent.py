@@ -254,7 +254,11 @@ def configured(method: str, preset: str, settings: Mapping[str, Any]) -> DeepCon
         checks.one_of("setting", name, known)
     changed = {**GYMNASIUM[chosen(preset, GYMNASIUM)], **settings}
     lists: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in changed.items()}
-    return DeepConfig(method=method, **lists)
+    config = DeepConfig(method=method, **lists)
+    for name in ("critic_hidden", "actor_hidden", "model_hidden"):
+        if not getattr(config, name):
+            raise InputError(f"{name} must have at least 1 value: without hidden layers a network is linear")
+    return config
 
 
 def rows_of(name: str, given: Any, size: int) -> Float[np.ndarray, "*b O"]:
