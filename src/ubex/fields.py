@@ -36,12 +36,6 @@ class Within(NamedTuple):
     high: float = LARGEST
 
 
-class AtLeast(NamedTuple):
-    """So many values."""
-
-    number: int
-
-
 class OneOf(NamedTuple):
     """A word of a list."""
 
@@ -124,9 +118,6 @@ def _several(name: str, value: Any, hints: tuple[Any, ...], rules: tuple[Any, ..
     kinds = (hints[0],) * len(values) if hints[-1] is Ellipsis else hints
     if len(values) != len(kinds):
         raise InputError(f"{name} must be {len(kinds)} values, but it is {checks.shown(value)}")
-    least = next((rule.number for rule in rules if isinstance(rule, AtLeast)), 0)
-    if len(values) < least:
-        raise InputError(f"{name} must have at least {least} {'value' if least == 1 else 'values'}, but it has {len(values)}")
     return tuple(
         checked(name, one, Annotated[kind, *rules] if rules else kind) for one, kind in zip(values, kinds, strict=True)
     )

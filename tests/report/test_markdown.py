@@ -49,7 +49,7 @@ def test_tables_go_between_the_marks(run: Path, tmp_path: Path) -> None:
 
 def test_nothing_in_a_run_is_markup(run: Path, tmp_path: Path) -> None:
     """Names and commands of others may hold anything: a script, a mark of ours, the end of a cell, a line."""
-    wild = f"<script>alert(1)</script>|{markdown.END}`"
+    wild = f"<script>alert(1)</script>|[a](b){markdown.END}`"
     results = run / "results.csv"
     results.write_text(results.read_text().replace("pombu", wild).replace(",deep-sea,", f",{wild},"))
     spec = json.loads((run / "spec.json").read_text())
@@ -59,6 +59,7 @@ def test_nothing_in_a_run_is_markup(run: Path, tmp_path: Path) -> None:
     text = page.read_text()
     outside = "".join(part for i, part in enumerate(text.split("`")) if i % 2 == 0)
     assert "<script" not in outside
+    assert "](" not in outside
     assert text.count(markdown.END) == 1
     rows = [line for line in text.splitlines() if line.startswith("|")]
     widths = {line.replace("\\|", "").count("|") for line in rows[-2:]}

@@ -96,11 +96,11 @@ def machine(found: Mapping[str, Any]) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that Markdown shows as it is, on one line: nothing in it is markup. What is all code stays code."""
+    """Text on one line, in which nothing is a tag, a link, code or the end of a cell. What is all code stays code."""
     line = " ".join(text.split())
     if len(line) > 2 and line.startswith("`") and line.endswith("`") and line.count("`") == 2:
         return line.replace("|", "\\|")
-    return html.escape(line, quote=False).replace("`", "&#96;").replace("|", "\\|")
+    return html.escape(line, quote=False).replace("`", "&#96;").replace("](", "]&#40;").replace("|", "\\|")
 
 
 def table(grid: grids.Grid) -> str:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from ubex.closed_form import DirichletRows, local_uncertainty, variances
+from ubex.closed_form import DirichletRows, Local, local_uncertainty, variances
 from ubex.tabular import bellman
 from ubex.tabular.belief import FlatMean
 from ubex.tabular.bellman import RowMoments, Values
@@ -104,11 +104,17 @@ class Known(NamedTuple):
 
     def evaluate(self, policy: Actions, discount: float, first_order: bool) -> tuple[Values, Float[Array, "S A"]]:
         """Mean values and the variance of Q."""
+        root, v, local = self.local(policy, discount, first_order)
+        average = Values(v, self.mean.r + discount * self.mean.expect(v))
+        return average, variances(self.rows, root, local, discount)[1]
+
+    def local(
+        self, policy: Actions, discount: float, first_order: bool
+    ) -> tuple[Float[Array, "S S"], Float[Array, " S"], Local]:
+        """`root`, the mean values, and what every state and action adds to their variance."""
         root, choice = self.root(policy, discount), jax.nn.one_hot(policy, self.mean.r.shape[1], dtype=self.mean.r.dtype)
         v = root @ bellman.policy_average(self.mean.r, policy)
-        average = Values(v, self.mean.r + discount * self.mean.expect(v))
-        local = local_uncertainty(self.rows, (root, root), (v, v), (choice, choice), discount, first_order)
-        return average, variances(self.rows, root, local, discount)[1]
+        return root, v, local_uncertainty(self.rows, (root, root), (v, v), (choice, choice), discount, first_order)
 
 
 PlanningModel = Dense | Flat | Single | Known

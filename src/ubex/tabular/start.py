@@ -19,7 +19,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from ubex.closed_form import local_uncertainty
 from ubex.tabular import bellman
 from ubex.tabular.models import Known
 from ubex.tabular.planner import MAX_STEPS, Optimism, Plan
@@ -45,10 +44,8 @@ class Outlook(NamedTuple):
 
 def outlook(how: Optimism, model: Known, start: int, policy: Int[Array, " S"]) -> Outlook:
     """Evaluates a deterministic policy at the start."""
-    root, choice = model.root(policy, how.discount), jax.nn.one_hot(policy, model.mean.r.shape[1], dtype=model.mean.r.dtype)
-    v, visits = root @ bellman.policy_average(model.mean.r, policy), root[start]
-    first_order = how.estimator.closed == "first-order"
-    local = local_uncertainty(model.rows, (root, root), (v, v), (choice, choice), how.discount, first_order)
+    root, v, local = model.local(policy, how.discount, how.estimator.closed == "first-order")
+    visits = root[start]
     lengths = visits * jnp.sqrt(jnp.maximum(local.states, 0.0))
     deviation = jnp.sqrt(jnp.sum(lengths**2))
     direction = jnp.where(deviation > 0.0, lengths / jnp.where(deviation > 0.0, deviation, 1.0), 0.0)
