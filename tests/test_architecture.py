@@ -13,8 +13,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
     {"types"},
-    {"keys", "precision", "checks", "imports", "ube", "closed_form"},
-    {"fields"},
+    {"precision", "checks", "imports", "ube", "closed_form"},
+    {"fields", "keys"},
     {"estimators", "envs"},
     {"tabular", "deep"},
     {"calls"},

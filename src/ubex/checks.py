@@ -21,13 +21,18 @@ TOLERANCE = {np.dtype(np.float32): 1e-4, np.dtype(np.float16): 1e-2}
 DEFAULT_TOLERANCE = 1e-6
 MOST = 2**53
 """The largest whole number that is taken: beyond it a float cannot count."""
+LARGEST, SMALLEST = 1e100, 1e-100
+"""Of rewards and of the parameters of priors: what lies beyond cannot be squared or divided by."""
 LONGEST = 80
 """Of a value in a message, in characters."""
 
 
 def shown(value: Any) -> str:
     """The value for a message: on one line, and not long."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join((str if isinstance(value, BaseException) else repr)(value).split())
+    except Exception:  # of the value's own making
+        text = f"a {type(value).__name__}"
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
@@ -44,9 +49,11 @@ def number_array(name: str, value: ArrayLike) -> np.ndarray:
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise InputError(f"{name} is not a rectangular array: {str(error).splitlines()[0]}") from None
+        raise InputError(f"{name} is not a rectangular array: {shown(error)}") from None
+    except Exception as error:  # whatever the value's own conversion raises
+        raise InputError(f"{name} is not an array: {shown(error)}") from error
     if array.dtype.kind == "O":  # Python numbers of mixed kinds, or something else altogether
-        with contextlib.suppress(TypeError, ValueError):
+        with contextlib.suppress(Exception):
             array = array.astype(np.float64)
     if array.dtype.kind not in "fiub":
         raise InputError(f"{name} must hold real numbers, but its type is {array.dtype}")
@@ -65,7 +72,9 @@ def whole(name: str, value: Any, at_least: int, at_most: int = MOST) -> int:
     """The value as an int, if it is a whole number within these limits; True is none."""
     try:
         number = operator.index(unmasked(name, value))
-    except TypeError:
+    except InputError:
+        raise
+    except Exception:  # of the value's own making too
         number = None
     if number is None or isinstance(value, bool):
         raise InputError(f"{name} must be a whole number, but it is {shown(value)}")
@@ -77,11 +86,14 @@ def whole(name: str, value: Any, at_least: int, at_most: int = MOST) -> int:
 
 
 def real(name: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
-    """The value as a float, if it is a number within [low, high]."""
+    """The value as a float, if it is a number within [low, high]; True and texts are none."""
     try:
-        number = float(unmasked(name, value))
-    except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{name} must be a number, but it is {shown(value)}") from None
+        array = number_array(name, value)
+    except InputError:
+        array = np.empty(0)
+    if array.ndim > 0 or array.dtype.kind == "b":
+        raise InputError(f"{name} must be a number, but it is {shown(value)}")
+    number = float(array)
     if not low <= number <= high:
         raise InputError(f"{name} must be in [{low:g}, {high:g}], but it is {number!r}")
     return number
@@ -106,9 +118,9 @@ def interval(name: str, value: Any) -> tuple[float, float]:
     return low, high
 
 
-def fits(what: str, shape: tuple[int, ...], itemsize: int = 8) -> None:
-    """Refuses arrays larger than this machine's memory, before anything tries to allocate them."""
-    needed = math.prod(shape) * itemsize
+def fits(what: str, shape: tuple[int, ...], copies: int = 1) -> None:
+    """Refuses arrays of floats that this machine's memory cannot hold so often, before anything tries to allocate them."""
+    needed = math.prod(shape) * 8 * copies
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > memory:
         raise InputError(
@@ -153,9 +165,9 @@ def mdp_arrays(mdp: MDP) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, ".
     bad = ~(np.abs(sums - 1.0) <= tolerance)
     if bad.any():
         raise InputError(f"p sums to {sums[bad][0]:.6g} instead of 1 at {first_place(bad, axes[:-1])}")
-    if not np.isfinite(r).all():
-        bad = ~np.isfinite(r)
-        raise InputError(f"r is {r[bad][0]} at {first_place(bad, axes[:-1])}")
+    bad = ~(np.abs(r, dtype=np.float64) <= LARGEST)
+    if bad.any():
+        raise InputError(f"r is {r[bad][0]} at {first_place(bad, axes[:-1])}, and must be at most {LARGEST:g}")
     r = np.broadcast_to(r, p.shape[:-1])
     return p.astype(np.float64, copy=False), r.astype(np.float64, copy=False)
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ubex import checks
 from ubex.types import InputError, Key
 
 SEED_LIMIT = 2**63
@@ -22,18 +23,20 @@ def as_key(key: Any) -> Key:
         >>> bool(as_key(7) == jax.random.key(7))
         True
     """
-    if is_typed_key(key):
+    if is_typed_key(key) and key.shape == ():
         typed: Key = key
         return typed
-    if getattr(key, "shape", None) == (2,) and getattr(key, "dtype", None) == jnp.uint32:
+    if isinstance(key, np.ndarray | jax.Array) and key.shape == (2,) and key.dtype == jnp.uint32:
         wrapped: Key = jax.random.wrap_key_data(jnp.asarray(key))
         return wrapped
+    if is_typed_key(key):
+        raise InputError(f"key must be one JAX key, but it is an array of keys of shape {key.shape}")
     try:
         seed = operator.index(key)
-    except TypeError:
-        raise InputError(f"key must be a JAX key or a whole number, but it is {key!r}") from None
+    except Exception:  # of the value's own making too
+        raise InputError(f"key must be a JAX key or a whole number, but it is {checks.shown(key)}") from None
     if not 0 <= seed < SEED_LIMIT:
-        raise InputError(f"key as a seed must be in [0, 2^63), but it is {seed}")
+        raise InputError(f"key as a seed must be in [0, 2^63), but it is {checks.shown(seed)}")
     high, low = divmod(seed, 2**31)  # in two parts, so that a seed means the same with and without 64-bit types
     root = jax.random.key(low)
     return jax.random.fold_in(root, high) if high else root

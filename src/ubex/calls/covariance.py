@@ -106,7 +106,7 @@ def value_covariance(
         >>> value_covariance(ubex.DirichletNormal(3, 2), [0, 0, 0], 0.9).covariance.shape
         (3, 3)
     """
-    discount = checks.discount_factor(discount)
+    discount, first_order = checks.discount_factor(discount), checks.flag("first_order", first_order)
     problem = moments(posterior_of(source), key, num_models, ddof)
     if horizon is not None:
         now = unrolled_form(problem, (policy, policy), discount, horizon, first_order).now
@@ -140,7 +140,7 @@ def policy_difference(
         >>> found.mean.shape, found.variance.shape
         ((3,), (3,))
     """
-    discount = checks.discount_factor(discount)
+    discount, first_order = checks.discount_factor(discount), checks.flag("first_order", first_order)
     problem = moments(posterior_of(source), key, num_models, ddof)
     if horizon is not None:
         choices = ((policy, policy), (other, other), (policy, other))
@@ -183,6 +183,7 @@ def unrolled_form(
 def moments(source: MDP | Posterior, key: KeyLike | None, num_models: int, ddof: int) -> Problem:
     """The posterior by its moments: exact ones where it is ours, else those of samples."""
     if isinstance(source, TabularPosterior):
+        checks.fits("the closed form, with an array", source.transitions.alpha.shape, copies=4)
         mean = MDP(*map(jnp.asarray, checks.mdp_arrays(source.mean())))
         total, variances = (jnp.asarray(x) for x in (source.transitions.alpha.sum(axis=-1), source.rewards.variance()))
         known = jnp.arange(variances.shape[0])[:, None] == variances.shape[0] - 1

@@ -48,9 +48,19 @@ def find(estimator: str | Estimator) -> Estimator:
         found = imports.attribute(*estimator.split(":", 1))
         if not isinstance(found, Estimator):
             raise InputError(f"{estimator} is not an Estimator, but a {type(found).__name__}")
-        estimator = found
+        return find(found)
     if isinstance(estimator, str):
         return ESTIMATORS[checks.one_of("estimator", estimator, ESTIMATORS)]
+    if not isinstance(estimator, Estimator):
+        raise InputError(f"estimator must be a name or an Estimator, but it is {checks.shown(estimator)}")
     if sum(way is not None for way in (estimator.local, estimator.direct, estimator.closed)) != 1:
         raise InputError("an Estimator needs exactly one of `local`, `direct` and `closed`")
+    for name, function in (("local", estimator.local), ("direct", estimator.direct)):
+        if function is not None and not callable(function):
+            raise InputError(f"{name} of an Estimator must be a function, but it is {checks.shown(function)}")
+    if estimator.closed is not None:
+        checks.one_of("closed of an Estimator", estimator.closed, ("full", "first-order"))
+    checks.whole("min_models of an Estimator", estimator.min_models, 1)
+    for name, value in (("needs_chi_square", estimator.needs_chi_square), ("own_values", estimator.own_values)):
+        checks.flag(f"{name} of an Estimator", value)
     return estimator
