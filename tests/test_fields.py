@@ -80,6 +80,11 @@ def test_an_agent_without_hidden_layers_is_refused() -> None:
         Agent("sac", "Pendulum-v1", actor_hidden=[])
 
 
+def test_an_experiment_without_methods_is_refused() -> None:
+    with pytest.raises(InputError, match="methods must have at least one value: without one there is nothing to run"):
+        EXPERIMENTS["deep-sea"](methods=())
+
+
 def test_infinity_where_it_is_named() -> None:
     assert AgentConfig(u_min=-math.inf).u_min == -math.inf
     for wrong in (math.inf, math.nan):

@@ -33,7 +33,12 @@ def shown(value: Any) -> str:
         text = " ".join((str if isinstance(value, BaseException) else repr)(value).split())
     except Exception:  # of the value's own making
         text = f"a {type(value).__name__}"
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return cut(text, LONGEST)
+
+
+def cut(text: str, longest: int) -> str:
+    """A text that is not longer than that, with dots where something was left out."""
+    return text if len(text) <= longest else f"{text[:longest]}..."
 
 
 def unmasked(name: str, value: Any) -> Any:

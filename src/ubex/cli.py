@@ -100,8 +100,10 @@ def one_line(framed: str) -> str:
     words = re.sub(r"\x1b\[[0-9;]*m|[│┃]", " ", framed)
     words = re.sub(r"\A.*\n *-+ *\n", "", words)  # the title, where the terminal has no lines but dashes
     lines = [line.strip() for line in words.splitlines() if not re.search(r"[─━╭╰]|^ *-* *$", line)]
-    text = re.split(r"Argument helptext:|For full helptext|Got errors:", " ".join(lines))[0].strip()
-    return re.sub(r"\s+", " ", text) or "bad options"
+    text = re.split(r"Argument helptext:|For full helptext|Got errors:|Perhaps you meant:", " ".join(lines))[0].strip()
+    meant = re.findall(r"^(--[\w-]+)", "\n".join(lines), re.MULTILINE) if "Perhaps you meant:" in framed else []
+    text += f" Perhaps you meant {' or '.join(dict.fromkeys(meant))}." if meant else ""
+    return checks.cut(re.sub(r"\s+", " ", text), 400) or "bad options"
 
 
 def console() -> Console:

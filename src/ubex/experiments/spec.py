@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -79,6 +80,9 @@ class Experiment(ABC):
         """Refuses fields that make no sense. A study has its own name, summary and figures."""
         fields.check(self)
         checks.whole("seeds", self.seeds, 1)
+        for axis in dataclasses.fields(self):
+            if getattr(self, axis.name) == () != axis.default:
+                raise InputError(f"{axis.name} must have at least one value: without one there is nothing to run")
         if self.study:
             preset = self.presets[checks.one_of("study", self.study, self.presets)]
             for name in ("name", "summary", "figures"):
