@@ -7,7 +7,8 @@ import json
 import math
 import operator
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,20 @@ def flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"{name} must be true or false, but it is {shown(value)}")
     return bool(value)
+
+
+def mapping(name: str, value: Any) -> dict[str, Any]:
+    """Values by name; None is none of them."""
+    if value is not None and not (isinstance(value, Mapping) and all(isinstance(key, str) for key in value)):
+        raise InputError(f"{name} must be a dictionary of values by name, but it is {shown(value)}")
+    return {} if value is None else dict(value)
+
+
+def path(name: str, value: Any) -> Path:
+    """A place on disk, given as a text or a path."""
+    if not isinstance(value, str | os.PathLike) or not str(value) or "\0" in str(value):
+        raise InputError(f"{name} must be a path, but it is {shown(value)}")
+    return Path(value)
 
 
 def interval(name: str, value: Any) -> tuple[float, float]:

@@ -113,8 +113,10 @@ def _several(name: str, value: Any, hints: tuple[Any, ...], rules: tuple[Any, ..
         raise InputError(f"{name} must be a list, but it is {checks.shown(value)}")
     try:
         values = tuple(checks.unmasked(name, value))
-    except TypeError as error:
-        raise InputError(f"{name} must be a list: {error}") from None
+    except InputError:
+        raise
+    except Exception:  # of the value's own making too
+        raise InputError(f"{name} must be a list, but it is {checks.shown(value)}") from None
     kinds = (hints[0],) * len(values) if hints[-1] is Ellipsis else hints
     if len(values) != len(kinds):
         raise InputError(f"{name} must be {len(kinds)} values, but it is {checks.shown(value)}")

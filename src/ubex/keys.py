@@ -32,9 +32,11 @@ def as_key(key: Any) -> Key:
     if is_typed_key(key):
         raise InputError(f"key must be one JAX key, but it is an array of keys of shape {key.shape}")
     try:
-        seed = operator.index(key)
+        seed = None if isinstance(key, bool) else operator.index(key)
     except Exception:  # of the value's own making too
-        raise InputError(f"key must be a JAX key or a whole number, but it is {checks.shown(key)}") from None
+        seed = None
+    if seed is None:
+        raise InputError(f"key must be a JAX key or a whole number, but it is {checks.shown(key)}")
     if not 0 <= seed < SEED_LIMIT:
         raise InputError(f"key as a seed must be in [0, 2^63), but it is {checks.shown(seed)}")
     high, low = divmod(seed, 2**31)  # in two parts, so that a seed means the same with and without 64-bit types

@@ -16,6 +16,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ubex import InputError
+from ubex.runs.store import StorageError
 
 EXAMPLES = int(os.environ.get("UBEX_FUZZ", "300"))
 """Inputs of all campaigns together; `make fuzz` tries 10,000."""
@@ -218,7 +219,7 @@ def refusal(call: Callable[[], Any]) -> tuple[Any, str]:
     """What a call gives, or the one line in which it was refused; everything else that it raises comes through."""
     try:
         return call(), ""
-    except InputError as error:
+    except (InputError, StorageError) as error:
         line = str(error)
     assert len(line.splitlines()) == 1, line
     assert len(line) < 500, line

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
 
-from ubex import checks
+from ubex import checks, fields
 from ubex.callbacks import Callback, Checkpoint, Info
 from ubex.envs.adapter import Episode
 from ubex.envs.resolve import by_name
+from ubex.fields import Within
 from ubex.keys import as_key, named, plain_seed
 from ubex.learn import driver, tabular_agent
 from ubex.learn.driver import Learner
@@ -87,17 +88,10 @@ class Agent:
         to learn it. `horizon` cuts episodes off, besides what the environment does.
         """
         given = env if isinstance(env, str) else None
-        self._origin = Origin(given, dict(env_args or {}), horizon)
+        self._origin = Origin(given, checks.mapping("env_args", env_args), horizon)
         env = resolved(env, self._origin.env_args)
         if tabular_agent.fits(env):
-            for name, value, default in (
-                ("preset", preset, "auto"),
-                ("termination", termination, None),
-                ("reward", reward, None),
-            ):
-                if value != default:
-                    where = given or type(env).__name__
-                    raise InputError(f"{name} is for deep agents, but {where} is tabular (on the command line: --episodes)")
+            not_for_tables(given or type(env).__name__, preset, termination, reward)
             backend: Any = tabular_agent.create(method, env, as_key(key), horizon, settings)
         else:
             from ubex.learn import deep_agent  # here, because it takes as long to import as the rest of ubex
@@ -210,7 +204,7 @@ class Agent:
         Deterministic is the mean action of a deep agent, and the best action by the mean MDP of a tabular one; otherwise it is
         an action as in training.
         """
-        return self._backend.predict(self._run, observation, deterministic), None
+        return self._backend.predict(self._run, observation, checks.flag("deterministic", deterministic)), None
 
     def value(self, observation: Any, action: Any) -> tuple[Any, Any]:
         """Mean and standard deviation of the value of what `predict` does after this action; NaN for agents without the latter.
@@ -225,7 +219,8 @@ class Agent:
         Of a tabular agent for all states and actions. Of a deep one at the agent's own actions: for given observations of any
         leading shape, or on a grid over two axes of the observations seen so far, the others at their median.
         """
-        return Map(*self._backend.uncertainty_map(self._run, observations, axes, checks.whole("points", points, 2)))
+        chosen = fields.checked("axes", axes, Annotated[tuple[int, int], Within(0)])
+        return Map(*self._backend.uncertainty_map(self._run, observations, chosen, checks.whole("points", points, 2)))
 
     def evaluate(
         self, episodes: int = 10, env: Any = None, deterministic: bool = True, seed: int | None = None, watch: Any = None
@@ -235,12 +230,11 @@ class Agent:
         Without a seed the key and the number of steps give one: the same agent has the same returns. `watch` is called with the
         environment and the number of the episode after every reset and step.
         """
-        checks.whole("episodes", episodes, 1)
+        episodes, exact = checks.whole("episodes", episodes, 1), checks.flag("deterministic", deterministic)
         if env is None:
             self._need_env()
-        if seed is None:
-            seed = evaluation_seed(self.state.key, self.steps)
-        return self._backend.play(self._run, env, episodes, deterministic, seed, watch or (lambda env, number: None))
+        begin = evaluation_seed(self.state.key, self.steps) if seed is None else checks.whole("seed", seed, 0, 2**32 - 1)
+        return self._backend.play(self._run, env, episodes, exact, begin, watch or (lambda env, number: None))
 
     def film(self, episodes: int = 1, seed: int | None = None) -> tuple[np.ndarray, bytes]:
         """Returns of whole episodes, and the first of them as a GIF. An environment by name is made again so that it draws."""
@@ -252,7 +246,9 @@ class Agent:
 
     def save(self, path: str | Path) -> Path:
         """One file with all that was learned and all transitions: arrays and JSON, never pickle; written in one step."""
-        file = Path(path)
+        file = checks.path("path", path)
+        if not file.name:
+            raise InputError(f"path must name a file, but it is {file}")
         if file.parent != Path():
             with storage(f"make {file.parent}"):
                 file.parent.mkdir(parents=True, exist_ok=True)
@@ -271,7 +267,7 @@ class Agent:
 
         Functions are not in the file: an agent that learned with some needs them again, to learn on.
         """
-        file = Path(path)
+        file = checks.path("path", path)
         payload = checkpoint.read_sound(file)
         if payload is None:
             raise InputError(f"{file} is not a sound file of a saved agent" if file.exists() else f"there is no file {file}")
@@ -281,6 +277,7 @@ class Agent:
         agent = cls.__new__(cls)
         agent._origin = Origin(**notes["origin"])
         if notes["kind"] == "tabular":
+            not_for_tables(notes["world"]["name"], "auto", termination, reward)
             agent._backend = tabular_agent.from_file(notes, agent._origin.horizon)
         else:
             from ubex.learn import deep_agent
@@ -302,6 +299,17 @@ class Agent:
             if self._origin.env is None:
                 raise InputError(f"this agent has no environment: give {self._backend.name} to Agent.load(path, env=...)")
             self._attach(self._origin.env)
+
+
+def not_for_tables(where: str, preset: Any, termination: Any, reward: Any) -> None:
+    """Refuses what only deep agents take."""
+    given = {
+        "preset": not isinstance(preset, str) or preset != "auto",
+        "termination": termination is not None,
+        "reward": reward is not None,
+    }
+    for name in (name for name, there in given.items() if there):
+        raise InputError(f"{name} is for deep agents, but {where} is tabular (on the command line: --episodes)")
 
 
 def evaluation_seed(key: Key, step: int) -> int:

@@ -132,7 +132,7 @@ def train(
         >>> result.returns.shape
         (3,)
     """
-    learner = TabularLearner(environment(env, horizon, env_args or {}), agent_config(agent, settings), as_key(key))
+    learner = TabularLearner(environment(env, horizon, env_args), agent_config(agent, settings), as_key(key))
     blocks = list[Episodes]()
 
     def see(state: TabularState, block: Episodes | None) -> bool:
@@ -154,7 +154,7 @@ def agent_config(agent: str, settings: Mapping[str, Any]) -> AgentConfig:
 
 def environment(env: Any, horizon: int | None = None, env_args: Mapping[str, Any] | None = None) -> TabularEnv | HostEnv:
     """Whatever stands for an environment, as the loops take it."""
-    settings = dict(env_args or {})
+    settings = checks.mapping("env_args", env_args)
     if horizon is not None:
         checks.whole("horizon", horizon, 1)
     if isinstance(env, str):

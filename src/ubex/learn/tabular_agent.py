@@ -137,7 +137,9 @@ class TabularBackend(TabularLearner):
         size = (self.env.num_states, self.env.num_actions)[which]
         first = self._firsts()[which]
         if array.dtype.kind not in "iu" or not ((array >= first) & (array < first + size)).all():
-            raise InputError(f"{name} must be whole numbers from {first} to {first + size - 1}, but it is {given!r}")
+            raise InputError(
+                f"{name} must be whole numbers from {first} to {first + size - 1}, but it is {checks.shown(given)}"
+            )
         return np.asarray(array - first, np.int64)
 
     def _known(self, state: TabularState) -> Views:
