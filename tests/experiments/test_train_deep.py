@@ -95,7 +95,7 @@ def test_what_breaks_leaves_a_checkpoint_and_one_line(
     words = ["--env", "fragile:Broken", "--agent", "sac", "--steps", "60", "--settings", SMALL, "--horizon", "50"]
     assert cli.run(["train", *words, "--evaluation-episodes", "1", "--no-report", "--out", "a"]) == 1
     said = " ".join("".join(capsys.readouterr()).split())
-    assert "seed 0: Broken failed at step 34: OSError: cable; there is a checkpoint of step 34" in said
+    assert "seed 0: Broken failed at step 34, in episode 0: OSError: cable; there is a checkpoint of step 34" in said
     assert "Traceback" not in said
     assert len(list(Path("a").glob("cells/*/checkpoints-0/*34.ckpt"))) == 1
     assert cli.run(["train", "--resume", "a", "--no-report"]) == 1
