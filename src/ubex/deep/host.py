@@ -92,6 +92,8 @@ class HostLoop:
     """What it is; of a single seed, also where it lives."""
     ask: Ask | None = field(default=None, kw_only=True)
     """Where the environments of several seeds live."""
+    names: Sequence[int] = field(default=(), kw_only=True)
+    """Numbers of the seeds, as people know them; without them they are counted from 0."""
     clock: Clock = field(default_factory=Clock, kw_only=True)
 
     def done(self, run: HostRun) -> int:
@@ -170,8 +172,8 @@ class HostLoop:
 
     def _out(self, run: HostRun, wrong: Mapping[int, str]) -> HostRun:
         """The run without the seeds that went wrong."""
-        for error in wrong.values():
-            LOG.warning("%s; the other seeds go on", error)
+        for k, error in wrong.items():
+            LOG.warning("seed %d: %s; the other seeds go on", self.names[k] if self.names else k, error)
         return run._replace(errors=tuple(wrong.get(k, error) for k, error in enumerate(run.errors)))
 
     def _place(self, state: HostState) -> tuple[int, int]:

@@ -54,10 +54,17 @@ class SeedsLearner(HostLoop, Learner[HostRun, Shown]):
 
     @classmethod
     def of(
-        cls, agent: DeepBackend, keys: Shaped[PRNGKeyArray, " K"], every: int, episodes: int, ask: Ask | None
+        cls,
+        agent: DeepBackend,
+        keys: Shaped[PRNGKeyArray, " K"],
+        every: int,
+        episodes: int,
+        ask: Ask | None,
+        names: Sequence[int] = (),
     ) -> SeedsLearner:
         """Seeds of an agent; without `ask` there is one, in the agent's own environment."""
-        return cls(agent.config, agent.env, keys, agent.termination == LEARNED, every, episodes, ask=ask, clock=agent.clock)
+        known: dict[str, Any] = {"ask": ask, "names": names, "clock": agent.clock}
+        return cls(agent.config, agent.env, keys, agent.termination == LEARNED, every, episodes, **known)
 
     def blank(self, notes: Mapping[str, Any]) -> Kept:
         """Untrained seeds with as many transitions as the notes say."""
