@@ -44,7 +44,7 @@ class Film:
         if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[-1] != 3:
             raise InputError(f"{name} draws no pictures: an environment needs render_mode={MODE!r} for a video")
         if frame.size == 0 or frame.dtype.kind not in "buif" or not np.isfinite(frame).all():
-            raise InputError(f"{name} draws a picture of shape {frame.shape} and type {frame.dtype} without numbers in places")
+            raise InputError(f"{name} draws pictures that cannot be shown: shape {frame.shape}, type {frame.dtype}")
         self.frames.append(frame.astype(np.uint8))
         if len(self.frames) > MOST_FRAMES:
             self.frames, self._stride = self.frames[::2], 2 * self._stride
