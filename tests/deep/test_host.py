@@ -263,7 +263,7 @@ def test_a_seed_that_fails_leaves_the_others_alone(method: str, caplog: pytest.L
     broken = [whole[0], whole[1]._replace(env=Breaking(whole[1].env, 45))]
     run = two(settings, *broken).to(STEPS)
     assert run.now.errors == ("", "shaken failed at step 45, in episode 4: OSError: cable")
-    assert "shaken failed at step 45, in episode 4: OSError: cable; the other seeds go on" in caplog.text
+    assert "seed 1: shaken failed at step 45, in episode 4: OSError: cable; the other seeds go on" in caplog.text
     same(of(run, 0), of(straight, 0))
     assert not of(run, 1).data[45:].any(), "its rows stop"
     np.testing.assert_array_equal(of(run, 1).data[:45], of(straight, 1).data[:45])

@@ -116,6 +116,15 @@ def test_what_breaks_leaves_a_checkpoint_and_one_line(
     assert "c is not a run folder" in capsys.readouterr().err
 
 
+def test_a_failure_in_the_last_evaluation_promises_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fragile.py").write_text(BROKEN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    task = TrainDeep(env="fragile:Broken", agent="sac", steps=10, settings=SMALL, horizon=50, env_args='{"at": 12}')
+    found = task.run(task.cells()[0], [7], JobContext(CheckpointFolder(tmp_path / "c"), lambda *_: None))[7]
+    assert isinstance(found, SeedError)
+    assert found.error == "seed 7: Broken failed at step 10, in episode 0 of an evaluation: OSError: cable"
+
+
 def test_functions_come_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     task = dataclasses.replace(TASK, termination="jax.numpy:isnan", agent="ensemble-mean")
     with pytest.raises(ubex.InputError, match="termination must be a JAX function"):
