@@ -127,7 +127,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_last_bit(method: str, retain: int
     start = seeds.begin(settings, LINE, KEY, 0, True)
     straight = Going(settings, whole, start).to(STEPS)
     run = Going(settings, whole._replace(env=Breaking(whole.env, 46)), start)
-    with pytest.raises(InputError, match="shaken failed at step 46: OSError: cable"):
+    with pytest.raises(InputError, match="shaken failed at step 46, in episode 4: OSError: cable"):
         run.to(STEPS)
     assert (run.state.step, run.loop.saved(run.now).data.shape[1], run.state.elapsed) == (46, 46, 6)
     assert np.isnan(run.state.pending).any() == (method == "sac"), "with a model, the rounds were made before the step"
@@ -262,8 +262,8 @@ def test_a_seed_that_fails_leaves_the_others_alone(method: str, caplog: pytest.L
     straight = two(settings, *whole).to(STEPS)
     broken = [whole[0], whole[1]._replace(env=Breaking(whole[1].env, 45))]
     run = two(settings, *broken).to(STEPS)
-    assert run.now.errors == ("", "shaken failed at step 45: OSError: cable")
-    assert "shaken failed at step 45: OSError: cable; the other seeds go on" in caplog.text
+    assert run.now.errors == ("", "shaken failed at step 45, in episode 4: OSError: cable")
+    assert "seed 1: shaken failed at step 45, in episode 4: OSError: cable; the other seeds go on" in caplog.text
     same(of(run, 0), of(straight, 0))
     assert not of(run, 1).data[45:].any(), "its rows stop"
     np.testing.assert_array_equal(of(run, 1).data[:45], of(straight, 1).data[:45])

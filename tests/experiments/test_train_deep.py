@@ -95,7 +95,7 @@ def test_what_breaks_leaves_a_checkpoint_and_one_line(
     words = ["--env", "fragile:Broken", "--agent", "sac", "--steps", "60", "--settings", SMALL, "--horizon", "50"]
     assert cli.run(["train", *words, "--evaluation-episodes", "1", "--no-report", "--out", "a"]) == 1
     said = " ".join("".join(capsys.readouterr()).split())
-    assert "seed 0: Broken failed at step 34: OSError: cable; there is a checkpoint of step 34" in said
+    assert "seed 0: Broken failed at step 34, in episode 0: OSError: cable; there is a checkpoint of step 34" in said
     assert "Traceback" not in said
     assert len(list(Path("a").glob("cells/*/checkpoints-0/*34.ckpt"))) == 1
     assert cli.run(["train", "--resume", "a", "--no-report"]) == 1
@@ -114,6 +114,15 @@ def test_what_breaks_leaves_a_checkpoint_and_one_line(
         assert film.n_frames > 5
     assert cli.run(["train", "--resume", "c"]) == 2
     assert "c is not a run folder" in capsys.readouterr().err
+
+
+def test_a_failure_in_the_last_evaluation_promises_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fragile.py").write_text(BROKEN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    task = TrainDeep(env="fragile:Broken", agent="sac", steps=10, settings=SMALL, horizon=50, env_args='{"at": 12}')
+    found = task.run(task.cells()[0], [7], JobContext(CheckpointFolder(tmp_path / "c"), lambda *_: None))[7]
+    assert isinstance(found, SeedError)
+    assert found.error == "seed 7: Broken failed at step 10, in episode 0 of an evaluation: OSError: cable"
 
 
 def test_functions_come_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ def test_a_saved_agent_is_the_same_agent(trained: tuple[ubex.Agent, list[Info]],
 def test_a_broken_environment_costs_no_learning(tmp_path: Path) -> None:
     file = tmp_path / "kept.ubex"
     agent = sac(Slide(broken=27))
-    with pytest.raises(ubex.InputError, match="Slide failed at step 27: OSError: cable"):
+    with pytest.raises(ubex.InputError, match="Slide failed at step 27, in episode 3: OSError: cable"):
         agent.learn(32, Checkpoint(file))
     assert agent.steps == ubex.Agent.load(file).steps == 27
 

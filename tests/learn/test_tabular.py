@@ -122,10 +122,22 @@ def test_what_an_environment_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("env", "settings", "message"),
     [
-        (Corridor("reward"), {}, r"the reward is nan in episode 0, step 2 \(state"),
-        (Corridor("range"), {}, "the state is 9 in episode 0, step 0, but states go from 1 to 5"),
-        (Corridor("kind"), {}, "the state is 'five' in episode 0, step 0, not a whole number"),
-        (Corridor("endless"), {}, "episode 0 is longer than 10000 steps: give it a horizon"),
+        (
+            Corridor("reward"),
+            {},
+            r"the reward of Corridor in episode 0, step 2 \(state \d, action \d\) is nan, not a finite number",
+        ),
+        (
+            Corridor("range"),
+            {},
+            r"the state of Corridor in episode 0, step 0 \(state 1, action \d\) is 9, but states go from 1 to 5",
+        ),
+        (
+            Corridor("kind"),
+            {},
+            r"the state of Corridor in episode 0, step 0 \(state 1, action \d\) is 'five', not a whole number",
+        ),
+        (Corridor("endless"), {}, "episode 0 of Corridor is longer than 10000 steps: give it a horizon"),
         ("CartPole-v1", {}, "need a Discrete observation space, but that of CartPole-v1 is Box"),
         ("Pendulum-v1", {}, "need a Discrete observation space, but that of Pendulum-v1 is Box"),
         ((PAIR[0], np.full((3, 2), np.nan)), {}, "r is nan at state 0, action 0"),

@@ -92,6 +92,8 @@ class HostLoop:
     """What it is; of a single seed, also where it lives."""
     ask: Ask | None = field(default=None, kw_only=True)
     """Where the environments of several seeds live."""
+    names: Sequence[int] = field(default=(), kw_only=True)
+    """Numbers of the seeds, as people know them; without them they are counted from 0."""
     clock: Clock = field(default_factory=Clock, kw_only=True)
 
     def done(self, run: HostRun) -> int:
@@ -170,8 +172,8 @@ class HostLoop:
 
     def _out(self, run: HostRun, wrong: Mapping[int, str]) -> HostRun:
         """The run without the seeds that went wrong."""
-        for error in wrong.values():
-            LOG.warning("%s; the other seeds go on", error)
+        for k, error in wrong.items():
+            LOG.warning("seed %d: %s; the other seeds go on", self.names[k] if self.names else k, error)
         return run._replace(errors=tuple(wrong.get(k, error) for k, error in enumerate(run.errors)))
 
     def _place(self, state: HostState) -> tuple[int, int]:
@@ -179,13 +181,20 @@ class HostLoop:
         first = self.config.initial_steps
         return divmod(state.step - first, self.config.retrain_every) if state.step >= first else (-1, state.step)
 
+    def _episode(self, state: HostState, seed: int) -> str:
+        """The episode under way, as errors name it."""
+        return f", in episode {state.episodes[seed]}"
+
     def _begin(self, run: HostRun) -> HostRun:
         """Observations for all: episodes under way are made again, and new ones begin where there is none or it is lost."""
         state, observation, total = run.state, run.observation.copy(), run.total.copy()
         begun, elapsed, pending = state.begun.copy(), state.elapsed.copy(), state.pending.copy()
         lacking = [k for k in run.living if np.isnan(observation[k]).any()]
         since = {k: state.step - int(elapsed[k]) for k in lacking if elapsed[k]}
-        words = {k: (first, seed_of(state, k), state.data[k, first : state.step]) for k, first in since.items()}
+        words = {
+            k: (first, seed_of(state, k), state.data[k, first : state.step], self._episode(state, k))
+            for k, first in since.items()
+        }
         run, found = self.asked(run, "again", words)
         for k, one in found.items():
             if one is not None:
@@ -198,7 +207,7 @@ class HostLoop:
         begun[fresh] += 1
         elapsed[fresh], pending[fresh], total[fresh] = 0, np.nan, 0.0
         state = state._replace(begun=begun, elapsed=elapsed, pending=pending)
-        run, found = self.asked(run, "reset", {k: (state.step, seed_of(state, k)) for k in fresh})
+        run, found = self.asked(run, "reset", {k: (state.step, seed_of(state, k), self._episode(state, k)) for k in fresh})
         for k, first in found.items():
             observation[k] = first
         return run._replace(state=state, observation=observation, total=total)
@@ -238,7 +247,7 @@ class HostLoop:
     ) -> tuple[HostRun, dict[int, Episode] | FloatingPointError | None]:
         """A step in the environments; without a model, its rounds are started."""
         step, (index, number) = run.state.step, self._place(run.state)
-        words = {k: (action[k], step, int(run.state.elapsed[k])) for k in run.living}
+        words = {k: (action[k], step, int(run.state.elapsed[k]), self._episode(run.state, k)) for k in run.living}
         run, moved = self.asked(run, "step", words)
         run = self._record(run, action, moved)
         if not self.config.model_based:

@@ -14,14 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ubex import checks
+from ubex import checks, imports
+from ubex.envs import foreign
 from ubex.envs.base import TabularEnv
 from ubex.envs.continuous import ContinuousEnv
 from ubex.envs.custom import MAX_STEPS
 from ubex.envs.task import Task, never
 from ubex.types import InputError
 
-LARGEST = float(np.finfo(np.float32).max)
 SUPPORTED = "deep agents support a 1-D Box of observations and a bounded 1-D Box of real-valued actions"
 TABULAR = "tabular agents support Discrete observations with Discrete actions"
 FLATTEN = "gymnasium.wrappers.FlattenObservation makes a 1-D Box of images, dictionaries and tuples"
@@ -65,44 +65,35 @@ class HostedEnv(NamedTuple):
     task: Task
     """What the agent is told of it."""
 
-    def reset(self, number: int, seed: int | None = None) -> Float[np.ndarray, " O"]:
-        """The first observation of an episode; `number` is the step that errors name."""
-        try:
-            observation, _ = self.env.reset(seed=seed)
-        except Exception as error:
-            raise InputError(f"{self.name} failed in reset before step {number}: {type(error).__name__}: {error}") from error
-        return self._observation(observation, f"after reset, before step {number}")
+    def reset(self, number: int, seed: int | None = None, episode: str = "") -> Float[np.ndarray, " O"]:
+        """The first observation of an episode; errors name the step `number`, and the episode where it is said."""
+        where = f"before step {number}{episode}"
+        return self._observation(foreign.reset(self.env, self.name, where, seed), f"after reset, {where}")
 
-    def step(self, action: Float[np.ndarray, " A"], number: int, elapsed: int) -> Moved:
+    def step(self, action: Float[np.ndarray, " A"], number: int, elapsed: int, episode: str = "") -> Moved:
         """Step number `number` of all, number `elapsed` of its episode, both counted from 0; the action is in [-1, 1]."""
-        try:
-            observation, reward, terminated, truncated, _ = self.env.step(self.scaled(action))
-        except Exception as error:
-            raise InputError(f"{self.name} failed at step {number}: {type(error).__name__}: {error}") from error
-        after = self._observation(observation, f"at step {number}")
-        try:
-            reward = float(reward)
-        except (TypeError, ValueError):
-            raise InputError(f"the reward of {self.name} at step {number} is {reward!r}, not a number") from None
-        if not abs(reward) <= LARGEST:
-            raise InputError(f"the reward of {self.name} at step {number} is {reward}, not a finite number")
+        where = f"at step {number}{episode}"
+        said = foreign.step(self.env, self.name, where, self.scaled(action))
+        after, truncated = self._observation(said.observation, where), said.truncated
         if self.horizon is not None:
             truncated = truncated or elapsed + 1 >= self.horizon
-        if elapsed + 1 >= MAX_STEPS and not (terminated or truncated or self.horizon):
+        if elapsed + 1 >= MAX_STEPS and not (said.terminated or truncated or self.horizon):
             raise InputError(f"an episode of {self.name} is longer than {MAX_STEPS} steps: give it a horizon")
-        return Moved(after, reward, bool(terminated), bool(truncated) and not terminated)
+        return Moved(after, said.reward, said.terminated, truncated and not said.terminated)
 
-    def again(self, number: int, seed: int, rows: Float[np.ndarray, "E D"]) -> tuple[Float[np.ndarray, " O"], float] | None:
+    def again(
+        self, number: int, seed: int, rows: Float[np.ndarray, "E D"], episode: str = ""
+    ) -> tuple[Float[np.ndarray, " O"], float] | None:
         """The last observation and the return of an episode that is made again from its transitions, which began at `number`.
 
         None where something else comes back; the first observation is compared before any action is taken.
         """
         size, total = self.task.observation_size, 0.0
-        acted, observation = slice(size, size + self.task.action_size), self.reset(number, seed)
+        acted, observation = slice(size, size + self.task.action_size), self.reset(number, seed, episode)
         for elapsed, row in enumerate(rows):
             if not np.array_equal(observation, row[:size]):
                 return None
-            moved = self.step(row[acted], number + elapsed, elapsed)
+            moved = self.step(row[acted], number + elapsed, elapsed, episode)
             observation, total = moved.observation, total + moved.reward
             if not (np.array_equal(observation, row[-size - 1 : -1]) and np.float32(moved.reward) == row[acted.stop]):
                 return None
@@ -121,10 +112,13 @@ class HostedEnv(NamedTuple):
 
     def _observation(self, given: Any, where: str) -> Float[np.ndarray, " O"]:
         try:
-            with np.errstate(over="ignore"):
-                observation = np.asarray(given, np.float32)
-        except (TypeError, ValueError):
-            raise InputError(f"the observation of {self.name} {where} holds no numbers: {type(given).__name__}") from None
+            with np.errstate(over="ignore"):  # always a copy: some environments write into the array that they gave
+                observation: np.ndarray = checks.number_array("observation", given).astype(np.float32)
+        except Exception as error:
+            kind = type(given).__name__
+            raise InputError(
+                f"the observation of {self.name} {where} holds no numbers: {kind} {foreign.told(given)}"
+            ) from error
         if observation.shape != (self.task.observation_size,):
             raise InputError(
                 f"the observation of {self.name} {where} has shape {observation.shape}, not ({self.task.observation_size},)"
@@ -132,7 +126,7 @@ class HostedEnv(NamedTuple):
         if not np.isfinite(observation).all():
             place = int(np.flatnonzero(~np.isfinite(observation))[0])
             raise InputError(f"the observation of {self.name} {where} is {observation[place]} at place {place}")
-        return observation.copy()  # some environments write into the array that they gave
+        return observation
 
 
 def answer(env: HostedEnv, method: str, words: tuple[Any, ...]) -> Any:
@@ -149,32 +143,20 @@ def hosted(env: Any, horizon: int | None = None, terminates: Any = None, reward:
 
     Environments of this package know their own termination, unless something is wrapped around them.
     """
-    from gymnasium import spaces  # here, because the rest of ubex works without it
-
-    from ubex.envs.gymnasium import GymContinuous
+    from ubex.envs.gymnasium import GymContinuous  # here, because the rest of ubex works without Gymnasium
     from ubex.envs.locomotion import Body
 
-    own_name = env.name if isinstance(env, ContinuousEnv) else type(env).__name__
+    name = env.name if isinstance(env, ContinuousEnv) else foreign.name_of(env)
     if isinstance(env, TabularEnv):
         raise InputError(f"{SUPPORTED}, but {env.name} is tabular: choose one of the tabular agents")
     if isinstance(env, ContinuousEnv):
         env = GymContinuous(env)
-    if not all(hasattr(env, name) for name in ("reset", "step", "observation_space", "action_space")):
-        raise InputError(f"an environment is a name or a Gymnasium environment, but this is a {type(env).__name__}")
-    name = env.spec.id if getattr(env, "spec", None) is not None else own_name
-    seen, acted = env.observation_space, env.action_space
-    if not isinstance(seen, spaces.Box) or len(seen.shape) != 1 or seen.shape[0] < 1:
-        hint = TABULAR if isinstance(seen, spaces.Discrete) else FLATTEN
-        raise InputError(f"{SUPPORTED}, but the observations of {name} are {_one_line(seen)}; {hint}")
-    if not isinstance(acted, spaces.Box) or len(acted.shape) != 1 or acted.shape[0] < 1 or acted.dtype.kind != "f":
-        raise InputError(f"{SUPPORTED}, but the actions of {name} are {_one_line(acted)}; {TABULAR}")
-    low, high = acted.low.astype(np.float32), acted.high.astype(np.float32)
-    if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
-        raise InputError(f"{SUPPORTED}, but the actions of {name} are {_one_line(acted)}: give them finite bounds")
+    seen, acted = foreign.spaces_of(env, "an environment is a name or a Gymnasium environment")
+    with imports.foreign(f"the spaces of {name} cannot be read", InputError):
+        size, low, high = _boxes(name, seen, acted)
     if horizon is not None:
         checks.whole("horizon", horizon, 1)
-    size = int(seen.shape[0])
-    own = getattr(env, "unwrapped", env)
+    own = foreign.unwrapped(env)
     if terminates is None and isinstance(env, Body):
         terminates = env.terminates
     bounds = (tuple(low.tolist()), tuple(high.tolist()))
@@ -195,7 +177,7 @@ def knows_its_ends(env: Any) -> bool:
     from ubex.envs.gymnasium import GymContinuous
     from ubex.envs.locomotion import Body
 
-    return isinstance(env, ContinuousEnv | Body) or isinstance(getattr(env, "unwrapped", env), GymContinuous)
+    return isinstance(env, ContinuousEnv | Body) or isinstance(foreign.unwrapped(env), GymContinuous)
 
 
 @functools.lru_cache(maxsize=32)
@@ -224,5 +206,18 @@ def _check_function(name: str, function: Any, observation_size: int, action_size
         raise InputError(f"{name} must give {gives}, but it gives {found}")
 
 
-def _one_line(space: Any) -> str:
-    return " ".join(str(space).split())
+def _boxes(name: str, seen: Any, acted: Any) -> tuple[int, Float[np.ndarray, " A"], Float[np.ndarray, " A"]]:
+    """The size of observations, and the bounds of actions."""
+    from gymnasium import spaces
+
+    if not isinstance(seen, spaces.Box) or len(seen.shape) != 1 or seen.shape[0] < 1:
+        hint = TABULAR if isinstance(seen, spaces.Discrete) else FLATTEN
+        raise InputError(f"{SUPPORTED}, but the observations of {name} are {foreign.told(seen)}; {hint}")
+    if not isinstance(acted, spaces.Box) or len(acted.shape) != 1 or acted.shape[0] < 1 or acted.dtype.kind != "f":
+        raise InputError(f"{SUPPORTED}, but the actions of {name} are {foreign.told(acted)}; {TABULAR}")
+    low, high = acted.low.astype(np.float32), acted.high.astype(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        bounded = np.isfinite(high - low) & (low < high)
+    if low.shape != acted.shape or high.shape != acted.shape or not bounded.all():
+        raise InputError(f"{SUPPORTED}, but the actions of {name} are {foreign.told(acted)}: give them finite bounds")
+    return int(seen.shape[0]), low, high

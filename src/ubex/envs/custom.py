@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ubex import checks
+from ubex import checks, imports
+from ubex.envs import foreign
 from ubex.envs.base import TabularEnv, finite_horizon_optimum, table_step
 from ubex.types import MDP, InputError
 
@@ -33,19 +34,24 @@ def from_mdp(mdp: MDP, start: int = 0, horizon: int = HORIZON, name: str = "mdp"
     return TabularEnv(name, num_states, num_actions, horizon, start, table_step(whole), lambda: whole, best, branching)
 
 
-def discrete_sizes(env: Any) -> tuple[int, int]:
-    """Numbers of states and actions of a Gymnasium environment, if it has such.
+def discrete_sizes(env: Any) -> tuple[int, int, int, int]:
+    """Numbers of states and actions of a Gymnasium environment, if it has such, and the first of either.
 
     Example:
         >>> import gymnasium
         >>> discrete_sizes(gymnasium.make("ubex/DeepSea-v0", size=3))
-        (10, 2)
+        (10, 2, 0, 0)
     """
     from gymnasium import spaces
 
-    for kind, space in (("observation", env.observation_space), ("action", env.action_space)):
+    kinds = "an environment is a name, a Gymnasium environment, a TabularEnv or a pair p, r"
+    name, found = foreign.name_of(env), list[tuple[int, int]]()
+    for kind, space in zip(("observation", "action"), foreign.spaces_of(env, kinds), strict=True):
         if not isinstance(space, spaces.Discrete):
-            name = env.spec.id if getattr(env, "spec", None) is not None else type(env).__name__
-            found = " ".join(str(space).split())
-            raise InputError(f"tabular agents need a Discrete {kind} space, but that of {name} is {found}")
-    return int(env.observation_space.n), int(env.action_space.n)
+            raise InputError(f"tabular agents need a Discrete {kind} space, but that of {name} is {foreign.told(space)}")
+        with imports.foreign(f"the {kind} space of {name} cannot be read", InputError):
+            size = checks.whole(f"the size of the {kind} space of {name}", space.n, 1)
+            found.append((size, checks.whole(f"the start of the {kind} space of {name}", space.start, -checks.MOST)))
+    (states, first_state), (actions, first_action) = found
+    checks.fits(f"a table of states and actions of {name}", (states + 1, actions))
+    return states, actions, first_state, first_action

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ubex import imports
+from ubex import checks, imports
 from ubex.envs import ENVS
 from ubex.types import InputError
 
@@ -37,19 +37,18 @@ def by_name(name: str, settings: Mapping[str, Any]) -> Any:
         with contextlib.suppress(ImportError):  # Gymnasium then says that there is no such environment
             load_pybullet()
     try:
-        return gymnasium.make(name, **settings)
+        with imports.foreign(f"{name} cannot be made", gymnasium.error.Error, ImportError, InputError):
+            return gymnasium.make(name, **settings)
     except (gymnasium.error.Error, ImportError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
+        reason = imports.reason(error).rstrip(".") or type(error).__name__
         if extra := missing_extra(name, reason):
-            raise InputError(f"{name} needs an extra that is not installed: pip install 'ubex[{extra}]' ({reason})") from None
+            raise InputError(f"{name} needs an extra that is not installed: pip install 'ubex[{extra}]' ({reason})") from error
         if isinstance(error, gymnasium.error.DependencyNotInstalled):
-            raise InputError(f"{name} needs something that is not installed: {reason}") from None
+            raise InputError(f"{name} needs something that is not installed: {reason}") from error
         choices = ", ".join((*ENVS, *LOCOMOTION))
         raise InputError(
-            f"unknown environment {name!r}: {reason}; a Gymnasium id, module:Class, or one of: {choices}"
-        ) from None
-    except TypeError as error:
-        raise InputError(f"{name} does not take these env_args: {error}") from None
+            f"unknown environment {checks.shown(name)}: {reason}; a Gymnasium id, module:Class, or one of: {choices}"
+        ) from error
 
 
 def missing_extra(name: str, reason: str) -> str:
@@ -65,8 +64,9 @@ def registered_form(thing: str) -> bool:
 
 def call(name: str, make: Callable[..., Any], settings: Mapping[str, Any]) -> Any:
     """Makes an environment, with a clear line where the settings do not fit."""
-    try:
-        inspect.signature(make).bind(**settings)
-    except TypeError as error:
-        raise InputError(f"{name} does not take these env_args: {error}") from None
-    return make(**settings)
+    with imports.foreign(f"{name} cannot be made", InputError):
+        try:
+            inspect.signature(make).bind(**settings)
+        except TypeError as error:
+            raise InputError(f"{name} does not take these env_args: {error}") from error
+        return make(**settings)

@@ -138,14 +138,15 @@ class TrainDeep(Experiment):
 
         with out_of_memory(number), Crew(maker, number) if number > 1 else contextlib.nullcontext() as ask:
             keys = jnp.stack([cell.key(seed) for seed in seeds])
-            learner = SeedsLearner.of(backend, keys, self.evaluate_every, self.evaluation_episodes, ask)
+            learner = SeedsLearner.of(backend, keys, self.evaluate_every, self.evaluation_episodes, ask, seeds)
             try:
                 done = driver.run(learner, self.steps, context, record, CHECKPOINT_SECONDS, rescue=True)
                 run, final = learner.evaluate(done.state, done.state.living)
             except (FloatingPointError, InputError) as error:  # of a loss, or of the environment
                 notes = context.checkpoints.notes() or {}
-                said, kept = notes.get("errors", [""] * number), f"there is a checkpoint of step {notes.get('rows')}"
-                return {seed: SeedError(f"seed {seed}: {why or error}; {kept}") for seed, why in zip(seeds, said, strict=True)}
+                said = notes.get("errors", [""] * number)
+                kept = f"; there is a checkpoint of step {notes['rows']}" if notes else ""
+                return {seed: SeedError(f"seed {seed}: {why or error}{kept}") for seed, why in zip(seeds, said, strict=True)}
         state, found = learner.saved(run), dict[int, Outcome | SeedError]()
         for k, seed in enumerate(seeds):
             if run.errors[k]:

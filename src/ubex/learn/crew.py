@@ -81,8 +81,8 @@ def serve(connection: Connection, make: Maker, parent: int) -> None:
     env, wrong = None, None
     try:
         env = make()
-    except Exception as error:
-        wrong = error if isinstance(error, InputError) else InputError(f"{make.name}: {type(error).__name__}: {error}")
+    except InputError as error:
+        wrong = error
     with contextlib.suppress(EOFError, OSError):
         while os.getppid() == parent:
             method, words = connection.recv()

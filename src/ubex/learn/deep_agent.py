@@ -142,10 +142,11 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
         found = self.env if env is None else self._fitting(adapter.hosted(env, self.env.horizon))
         returns = np.zeros(episodes)
         for number in range(episodes):
-            observation, over, length = found.reset(0, seed if number == 0 else None), False, 0
+            episode = f", in episode {number}"
+            observation, over, length = found.reset(0, seed if number == 0 else None, episode), False, 0
             seen(found.env, number)
             while not over:
-                moved = found.step(self._act(state, observation[None], deterministic)[0], length, length)
+                moved = found.step(self._act(state, observation[None], deterministic)[0], length, length, episode)
                 observation, over, length = moved.observation, moved.terminated or moved.truncated, length + 1
                 returns[number] += moved.reward
                 seen(found.env, number)

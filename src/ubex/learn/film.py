@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ubex.envs import ENVS
+from ubex import imports
+from ubex.envs import ENVS, foreign
 from ubex.envs.resolve import by_name
 from ubex.runs.pictures import animation
 from ubex.types import InputError
@@ -35,16 +36,15 @@ class Film:
         self._seen += 1
         if (self._seen - 1) % self._stride:
             return
-        if not self.frames:
-            self._fps = float(getattr(env, "metadata", {}).get("render_fps") or FRAMES_PER_SECOND)
-        try:
+        name = foreign.name_of(env)
+        with imports.foreign(f"{name} cannot draw"):
+            if not self.frames:
+                self._fps = float(getattr(env, "metadata", {}).get("render_fps") or FRAMES_PER_SECOND)
             frame = env.render()
-        except Exception as error:
-            raise InputError(
-                f"{type(env).__name__} cannot draw: {(str(error) or type(error).__name__).splitlines()[0]}"
-            ) from error
         if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[-1] != 3:
-            raise InputError(f"{type(env).__name__} draws no pictures: an environment needs render_mode={MODE!r} for a video")
+            raise InputError(f"{name} draws no pictures: an environment needs render_mode={MODE!r} for a video")
+        if frame.size == 0 or frame.dtype.kind not in "buif" or not np.isfinite(frame).all():
+            raise InputError(f"{name} draws pictures that cannot be shown: shape {frame.shape}, type {frame.dtype}")
         self.frames.append(frame.astype(np.uint8))
         if len(self.frames) > MOST_FRAMES:
             self.frames, self._stride = self.frames[::2], 2 * self._stride

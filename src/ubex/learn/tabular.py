@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray, Shaped
 
 from ubex import checks
-from ubex.envs import ENVS
+from ubex.envs import ENVS, foreign
 from ubex.envs.base import TabularEnv
 from ubex.envs.continuous import ContinuousEnv
 from ubex.envs.custom import HORIZON, discrete_sizes, from_mdp
@@ -168,9 +168,4 @@ def environment(env: Any, horizon: int | None = None, env_args: Mapping[str, Any
         raise InputError(f"tabular agents need finite states and actions, but {env.name} is continuous; choose from: {choices}")
     if isinstance(env, tuple) and len(env) == 2:  # an MDP, or a plain pair p, r
         return from_mdp(MDP(*env), horizon=HORIZON if horizon is None else horizon)
-    if hasattr(env, "reset") and hasattr(env, "step") and hasattr(env, "observation_space"):
-        states, actions = discrete_sizes(env)
-        return HostEnv(env, states, actions, int(env.observation_space.start), int(env.action_space.start), horizon)
-    raise InputError(
-        f"an environment is a name, a Gymnasium environment, a TabularEnv or a pair p, r, but this is a {type(env).__name__}"
-    )
+    return HostEnv(env, *discrete_sizes(env), horizon, name=foreign.name_of(env))

@@ -13,17 +13,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ubex import checks
+from ubex import checks, imports
+from ubex.envs import foreign
 from ubex.envs.adapter import Episode
 from ubex.envs.base import TabularEnv
-from ubex.envs.custom import MAX_STEPS
 from ubex.keys import named
 from ubex.learn.tabular import TabularLearner, TabularState, agent_config, environment
 from ubex.precision import float64
 from ubex.tabular import agents, planner
 from ubex.tabular.agents import PSRL, AgentConfig
 from ubex.tabular.belief import Belief, mean_model, reward_posterior
-from ubex.tabular.host import HostEnv, plan, state_number
+from ubex.tabular.host import HostEnv, plan
 from ubex.tabular.models import Dense, Flat, Known
 from ubex.types import MDP, InputError, Key
 
@@ -60,7 +60,7 @@ class TabularBackend(TabularLearner):
         here, there = ((one.num_states, one.num_actions) for one in (own, found))
         if here != there:
             raise InputError(
-                f"this agent knows {here[0]} states and {here[1]} actions, but {name_of(found)} has {there[0]} and {there[1]}"
+                f"this agent knows {here[0]} states and {here[1]} actions, but {found.name} has {there[0]} and {there[1]}"
             )
         return dataclasses.replace(self, env=found)
 
@@ -105,17 +105,16 @@ class TabularBackend(TabularLearner):
         if isinstance(found, TabularEnv):
             from ubex.envs.gymnasium import GymTabular
 
-            found = HostEnv(GymTabular(found), found.num_states, found.num_actions, 0, 0, found.horizon)
+            found = HostEnv(GymTabular(found), found.num_states, found.num_actions, 0, 0, found.horizon, name=found.name)
         policy, returns = self._policy(state, deterministic), np.zeros(episodes)
         for number in range(episodes):
-            observation, _ = found.env.reset(seed=seed if number == 0 else None)
+            place = found.reset(number, seed if number == 0 else None)
             seen(found.env, number)
-            for step in range(MAX_STEPS if found.horizon is None else found.horizon):
-                place = state_number(found, observation, f"in episode {number}, step {step}")
-                observation, reward, terminated, truncated, _ = found.env.step(found.first_action + int(policy[place]))
+            for step in range(found.longest):
+                place, reward, over = found.step(place, int(policy[place]), number, step)
                 seen(found.env, number)
-                returns[number] += float(reward)
-                if terminated or truncated:
+                returns[number] += reward
+                if over:
                     break
         return returns
 
@@ -190,28 +189,20 @@ def fits(env: Any) -> bool:
     """Whether this is an environment for tabular agents: ours, a pair p, r, or Discrete observations."""
     if isinstance(env, TabularEnv | MDP) or (isinstance(env, tuple) and len(env) == 2):
         return True
-    space = getattr(env, "observation_space", None)
-    return type(space).__name__ == "Discrete"
-
-
-def name_of(env: TabularEnv | HostEnv) -> str:
-    """For people."""
-    if isinstance(env, TabularEnv):
-        return env.name
-    spec = getattr(env.env, "spec", None)
-    return str(spec.id) if spec is not None else type(env.env).__name__
+    with imports.foreign(f"the spaces of {foreign.name_of(env)} cannot be read"):
+        return type(getattr(env, "observation_space", None)).__name__ == "Discrete"
 
 
 def create(method: str, env: Any, key: Key, horizon: int | None, settings: Mapping[str, Any]) -> TabularBackend:
     """A new agent."""
     checks.one_of("method", method, agents.AGENTS)
     config, found = agent_config(method, settings), environment(env, horizon)
-    return TabularBackend(found, config, key, name=name_of(found))
+    return TabularBackend(found, config, key, name=found.name)
 
 
 def from_file(notes: Mapping[str, Any], horizon: int | None) -> TabularBackend:
     """An agent as the notes of a file describe it, without an environment."""
     known = notes["world"]
     (states, actions), (first_state, first_action) = known["sizes"], known["firsts"]
-    env = HostEnv(None, states, actions, first_state, first_action, horizon, known.get("start"))
+    env = HostEnv(None, states, actions, first_state, first_action, horizon, known.get("start"), known["name"])
     return TabularBackend(env, AgentConfig(**notes["config"]), jax.random.key(0), name=known["name"])

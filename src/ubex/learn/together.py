@@ -54,10 +54,17 @@ class SeedsLearner(HostLoop, Learner[HostRun, Shown]):
 
     @classmethod
     def of(
-        cls, agent: DeepBackend, keys: Shaped[PRNGKeyArray, " K"], every: int, episodes: int, ask: Ask | None
+        cls,
+        agent: DeepBackend,
+        keys: Shaped[PRNGKeyArray, " K"],
+        every: int,
+        episodes: int,
+        ask: Ask | None,
+        names: Sequence[int] = (),
     ) -> SeedsLearner:
         """Seeds of an agent; without `ask` there is one, in the agent's own environment."""
-        return cls(agent.config, agent.env, keys, agent.termination == LEARNED, every, episodes, ask=ask, clock=agent.clock)
+        known: dict[str, Any] = {"ask": ask, "names": names, "clock": agent.clock}
+        return cls(agent.config, agent.env, keys, agent.termination == LEARNED, every, episodes, **known)
 
     def blank(self, notes: Mapping[str, Any]) -> Kept:
         """Untrained seeds with as many transitions as the notes say."""
@@ -93,14 +100,15 @@ class SeedsLearner(HostLoop, Learner[HostRun, Shown]):
         """Mean returns of whole episodes with the mean action, of some seeds at once whose environments are free."""
         step, total = run.state.step, dict.fromkeys(which, 0.0)
         for number in range(self.episodes):
-            begun = {k: (step, evaluation_seed(run.state.key[k], step) if number == 0 else None) for k in total}
+            episode = f", in episode {number} of an evaluation"
+            begun = {k: (step, evaluation_seed(run.state.key[k], step) if number == 0 else None, episode) for k in total}
             (run, seen), elapsed = self.asked(run, "reset", begun), 0
             while seen:
                 observation = np.zeros_like(run.observation)
                 observation[list(seen)] = list(seen.values())
                 with self.clock.measure("device"):
                     action = np.asarray(steps.mean_actions(self.config, run.state.agent.actor, observation))
-                run, moved = self.asked(run, "step", {k: (action[k], step, elapsed) for k in seen})
+                run, moved = self.asked(run, "step", {k: (action[k], step, elapsed, episode) for k in seen})
                 for k, one in moved.items():
                     total[k] += one.reward
                 seen = {k: one.observation for k, one in moved.items() if not (one.terminated or one.truncated)}

@@ -7,6 +7,7 @@ so nobody has to say how random the environment is.
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
+from ubex.envs import foreign
 from ubex.envs.custom import MAX_STEPS
 from ubex.keys import named
 from ubex.tabular.agents import AgentConfig, update
@@ -34,6 +36,41 @@ class HostEnv(NamedTuple):
     """Steps after which an episode is cut off here, besides what the environment does."""
     start: int | None = None
     """Where episodes begin, if that is known."""
+    name: str = ""
+
+    @property
+    def longest(self) -> int:
+        """Steps after which an episode ends, or is too long."""
+        return MAX_STEPS if self.horizon is None else self.horizon
+
+    def reset(self, episode: int, seed: int | None) -> int:
+        """The first state of an episode."""
+        where = f"at the start of episode {episode}"
+        return self._state(foreign.reset(self.env, self.name, where, seed), where)
+
+    def step(self, state: int, action: int, episode: int, step: int) -> tuple[int, float, bool]:
+        """The state after an action, the reward, and whether the episode is over; a terminal state has the last number."""
+        own = self.first_action + action
+        where = f"in episode {episode}, step {step} (state {self.first_state + state}, action {own})"
+        said = foreign.step(self.env, self.name, where, own)
+        after = self.num_states if said.terminated else self._state(said.observation, where)
+        over = said.terminated or said.truncated
+        if self.horizon is None and step + 1 >= MAX_STEPS and not over:
+            raise InputError(f"episode {episode} of {self.name} is longer than {MAX_STEPS} steps: give it a horizon")
+        return after, said.reward, over
+
+    def _state(self, observation: Any, where: str) -> int:
+        """The agent's number of an observed state."""
+        try:
+            state = operator.index(observation)
+        except Exception:
+            state = None
+        if state is None or isinstance(observation, bool):
+            raise InputError(f"the state of {self.name} {where} is {foreign.told(observation)}, not a whole number")
+        if not 0 <= state - self.first_state < self.num_states:
+            last, said = self.first_state + self.num_states - 1, foreign.told(observation)
+            raise InputError(f"the state of {self.name} {where} is {said}, but states go from {self.first_state} to {last}")
+        return state - self.first_state
 
 
 plan = functools.partial(jax.jit, static_argnames=("config", "start"))(update)
@@ -62,39 +99,15 @@ def episode(
 ) -> tuple[float, Belief]:
     """One episode: its return, and the belief with what it showed."""
     counts = Counts(belief)
-    observation, _ = env.env.reset(seed=seed)
-    state, total = state_number(env, observation, f"at the start of episode {number}"), 0.0
-    for step in range(MAX_STEPS if env.horizon is None else env.horizon):
-        place = f"in episode {number}, step {step}"
+    state, total = env.reset(number, seed), 0.0
+    for step in range(env.longest):
         action = int(policy[state])
-        try:
-            observation, reward, terminated, truncated, _ = env.env.step(env.first_action + action)
-        except Exception as error:
-            name = type(getattr(env.env, "unwrapped", env.env)).__name__
-            raise InputError(f"{name} failed {place}: {type(error).__name__}: {error}") from error
-        if not np.isfinite(reward):
-            raise InputError(f"the reward is {reward} {place} (state {state}, action {action})")
-        after = env.num_states if terminated else state_number(env, observation, place)
-        counts.add(state, action, after, float(reward), config.repeats)
-        state, total = after, total + float(reward)
-        if terminated or truncated:
+        after, reward, over = env.step(state, action, number, step)
+        counts.add(state, action, after, reward, config.repeats)
+        state, total = after, total + reward
+        if over:
             break
-    else:
-        if env.horizon is None:
-            raise InputError(f"episode {number} is longer than {MAX_STEPS} steps: give it a horizon")
     return total, counts.belief()
-
-
-def state_number(env: HostEnv, observation: Any, place: str) -> int:
-    """The agent's number of an observed state."""
-    try:
-        state = int(observation) - env.first_state
-    except (TypeError, ValueError):
-        raise InputError(f"the state is {observation!r} {place}, not a whole number") from None
-    if not 0 <= state < env.num_states:
-        last = env.first_state + env.num_states - 1
-        raise InputError(f"the state is {observation} {place}, but states go from {env.first_state} to {last}")
-    return state
 
 
 class Counts:
