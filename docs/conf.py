@@ -68,6 +68,7 @@ docs/reference/*
 CONTRIBUTING
 docs/architecture
 docs/adding
+SECURITY
 CHANGELOG
 ```
 """

@@ -264,3 +264,16 @@ def test_bench_measures_the_papers_methods_by_default() -> None:
     cases = exploration.cases((10, 20, 30), None, 1000)
     assert [(case.size, case.method) for case in cases if case.size == 20] == [(20, m) for m in exploration.PAPER_METHODS]
     assert [case.method for case in cases if case.size == 30] == ["exact-ube"]
+
+
+def test_debug_shows_where_an_error_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    (tmp_path / "cracked.py").write_text("raise OSError('wire\\ncut')")
+    monkeypatch.chdir(tmp_path)
+    line = "ubex: the module 'cracked' cannot be imported: OSError: wire cut"
+    words = ["train", "--env", "cracked:Env", "--agent", "psrl"]
+    assert cli.run(words) == 2
+    assert capsys.readouterr().err.splitlines() == [line]
+    assert cli.run([*words, "--debug"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1] == line
+    assert any("cracked.py" in one for one in said)

@@ -33,7 +33,7 @@ def shown(value: Any) -> str:
     try:
         text = " ".join((str if isinstance(value, BaseException) else repr)(value).split())
     except Exception:  # of the value's own making
-        text = f"a {type(value).__name__}"
+        text = f"a {type(value).__name__} that cannot be shown"
     return cut(text, LONGEST)
 
 

@@ -10,6 +10,7 @@ import io
 import json
 import re
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ from ubex.types import InputError
 if TYPE_CHECKING:
     from ubex.experiments.command import RunFlags
 
-VIDEO = "evaluation.gif"
+VIDEO, DEBUG = "evaluation.gif", "--debug"
 BAD_INPUT = 2
 FAILED = 1
 
@@ -37,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Runs one command line and returns its exit code."""
+    """Runs one command line and returns its exit code. With `--debug` an error shows where it comes from."""
+    debug = DEBUG in arguments
+    arguments = [word for word in arguments if word != DEBUG]
     try:
         if arguments[:1] in (["-V"], ["--version"]):
             print(f"ubex {__version__}")
@@ -51,6 +54,8 @@ def run(arguments: list[str]) -> int:
             raise
         return 0
     except (InputError, StorageError) as error:
+        if debug:
+            traceback.print_exc()
         print(f"ubex: {error}", file=sys.stderr)
         return BAD_INPUT if isinstance(error, InputError) else FAILED
     except BrokenPipeError:  # the reader of our output went away, as in `ubex list | head -1`
@@ -68,7 +73,8 @@ def chosen(what: str, words: list[str], summaries: Mapping[str, str], program: s
     """
     if not words or words[0].startswith("-"):
         listed = (Annotated[Listed, tyro.conf.subcommand(name, description=text)] for name, text in summaries.items())
-        parse(Union[tuple(listed)], words, program, f"`{program} {what.upper()} --help` shows every flag of one.")  # noqa: UP007
+        text = f"`{program} {what.upper()} --help` shows every flag of one. With {DEBUG} an error shows where it comes from."
+        parse(Union[tuple(listed)], words, program, text)  # noqa: UP007
     checks.one_of(what, words[0], summaries)
     return words
 
@@ -219,6 +225,8 @@ class Evaluate:
     """The seed of the environment."""
     video: bool = False
     """Leave the first episode of each agent as evaluation.gif next to its file."""
+    env: str | None = None
+    """The environment. It has to be given where it is code of your own, as module:Class: no file says what is imported."""
 
     def __call__(self) -> int:
         """Evaluates every agent that is there."""
@@ -231,7 +239,7 @@ class Evaluate:
         if not files:
             raise InputError(f"there is no trained agent in {target}: `ubex train --steps N --out {target}` leaves one")
         for file in files:
-            agent = Agent.load(file)
+            agent = Agent.load(file, self.env)
             name = file.parent.name if file != target else file.name
             if self.video:
                 returns, film = agent.film(self.episodes, self.seed)

@@ -13,7 +13,7 @@ from deep.tiny import TINY
 from gymnasium import spaces
 
 import ubex
-from ubex import cli
+from ubex import checks, cli
 from ubex.envs import adapter, foreign
 from ubex.learn import tabular
 from ubex.learn.film import Film
@@ -240,8 +240,8 @@ class Hidden(World):
 def test_a_bad_space_is_one_line(which: str, space: Any) -> None:
     parts = {f"{which}_space": space}
     said = line_of(lambda: tabular.environment(World(True, **parts)))
-    assert said == f"tabular agents need a Discrete {which} space, but that of World is {foreign.told(space)}"
-    assert f"but the {which}s of World are {foreign.told(space)}; " in line_of(lambda: adapter.hosted(World(False, **parts)))
+    assert said == f"tabular agents need a Discrete {which} space, but that of World is {checks.shown(space)}"
+    assert f"but the {which}s of World are {checks.shown(space)}; " in line_of(lambda: adapter.hosted(World(False, **parts)))
 
 
 @pytest.mark.parametrize(("low", "high"), [(np.nan, 1.0), (-np.inf, np.inf), (-3e38, 3e38), (1.0, 1.0)])

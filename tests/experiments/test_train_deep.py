@@ -108,7 +108,7 @@ def test_what_breaks_leaves_a_checkpoint_and_one_line(
     assert (CheckpointFolder(tmp_path / "b").notes() or {})["rows"] == 20
 
     ubex.Agent("sac", "fragile:Broken", horizon=20, **json.loads(SMALL)).save("c/agent.ubex")
-    assert cli.run(["evaluate", "c/agent.ubex", "--episodes", "2", "--video"]) == 0
+    assert cli.run(["evaluate", "c/agent.ubex", "--episodes", "2", "--video", "--env", "fragile:Broken"]) == 0
     assert "video: c/evaluation.gif" in capsys.readouterr().out
     with Image.open("c/evaluation.gif") as film:
         assert film.n_frames > 5

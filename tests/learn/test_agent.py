@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 from gymnasium import spaces
 
 import ubex
+from ubex import Agent, InputError, cli
 from ubex.callbacks import Checkpoint, Evaluate, Info
 from ubex.deep.agents import opinion
 from ubex.learn.agent import listed
+from ubex.runs import checkpoint
 
 TINY: dict[str, Any] = {
     "num_models": 2,
@@ -222,3 +225,36 @@ def test_the_same_agent_has_the_same_returns(trained: tuple[ubex.Agent, list[Inf
     np.testing.assert_array_equal(agent.evaluate(2), agent.evaluate(2))
     assert (agent.evaluate(2) != agent.evaluate(2, seed=5)).all()
     assert agent.learn(total_timesteps=3).steps == 35
+
+
+STRANGER = """
+from pathlib import Path
+from ubex import ENVS
+Path(__file__).with_name("imported").touch()
+
+class Maze:
+    def __new__(cls):
+        return ENVS["deep-sea"].make(size=3)
+"""
+
+
+def test_a_file_does_not_say_what_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "stranger.py").write_text(STRANGER)
+    monkeypatch.chdir(tmp_path)
+    Agent("psrl", "stranger:Maze").save("agent.ubex")
+    monkeypatch.delitem(sys.modules, "stranger")
+    (tmp_path / "imported").unlink()
+    for use in (lambda agent: agent.evaluate(1), lambda agent: agent.film(), lambda agent: agent.learn(1)):
+        with pytest.raises(InputError, match="the file names stranger:Maze, code that would be imported"):
+            use(Agent.load("agent.ubex"))
+    assert cli.run(["evaluate", "agent.ubex"]) == 2
+    state, payload = Agent("psrl", "deep-sea", env_args={"size": 3}).state, checkpoint.read_sound(Path("agent.ubex"))
+    assert payload is not None
+    notes = checkpoint.notes_of(payload)
+    changed = {**notes, "config": {**notes["config"], "method": "stranger:own"}}
+    Path("changed.ubex").write_bytes(checkpoint.sealed(0, state, changed))
+    with pytest.raises(InputError, match="unknown method 'stranger:own'"):
+        Agent.load("changed.ubex")
+    assert not (tmp_path / "imported").exists()
+    assert Agent.load("agent.ubex", env="stranger:Maze").evaluate(1).shape == (1,)
+    assert (tmp_path / "imported").exists()

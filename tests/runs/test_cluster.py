@@ -49,6 +49,19 @@ if __name__ == "__main__":
     runner.run({EXPERIMENT}, Path(sys.argv[1]), Console())
 """
 
+LISTENERS = """
+import json
+from ubex.runs import cluster
+
+ray = cluster.connect(None, 1)
+import psutil  # Ray brings it along
+
+here = psutil.Process()
+sockets = [one for process in (here, *here.children(recursive=True)) for one in process.net_connections("inet")]
+print(json.dumps([one.laddr.ip for one in sockets if one.status == psutil.CONN_LISTEN]))
+ray.shutdown()
+"""
+
 
 def python(code: str, *arguments: str) -> str:
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=400, check=False)
@@ -65,6 +78,12 @@ def test_two_nodes_one_killed_gives_the_local_results(tmp_path: Path) -> None:
     python(LOCAL, str(tmp_path / "local"))
     for name in ("results.csv", "curves.csv"):
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
+
+
+def test_a_local_cluster_listens_on_this_machine_alone() -> None:
+    found = json.loads(python(LISTENERS).strip().splitlines()[-1])
+    assert len(found) > 2
+    assert {address.removeprefix("::ffff:") for address in found} == {"127.0.0.1"}
 
 
 @pytest.mark.parametrize(

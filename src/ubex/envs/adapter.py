@@ -117,7 +117,7 @@ class HostedEnv(NamedTuple):
         except Exception as error:
             kind = type(given).__name__
             raise InputError(
-                f"the observation of {self.name} {where} holds no numbers: {kind} {foreign.told(given)}"
+                f"the observation of {self.name} {where} holds no numbers: {kind} {checks.shown(given)}"
             ) from error
         if observation.shape != (self.task.observation_size,):
             raise InputError(
@@ -212,12 +212,12 @@ def _boxes(name: str, seen: Any, acted: Any) -> tuple[int, Float[np.ndarray, " A
 
     if not isinstance(seen, spaces.Box) or len(seen.shape) != 1 or seen.shape[0] < 1:
         hint = TABULAR if isinstance(seen, spaces.Discrete) else FLATTEN
-        raise InputError(f"{SUPPORTED}, but the observations of {name} are {foreign.told(seen)}; {hint}")
+        raise InputError(f"{SUPPORTED}, but the observations of {name} are {checks.shown(seen)}; {hint}")
     if not isinstance(acted, spaces.Box) or len(acted.shape) != 1 or acted.shape[0] < 1 or acted.dtype.kind != "f":
-        raise InputError(f"{SUPPORTED}, but the actions of {name} are {foreign.told(acted)}; {TABULAR}")
+        raise InputError(f"{SUPPORTED}, but the actions of {name} are {checks.shown(acted)}; {TABULAR}")
     low, high = acted.low.astype(np.float32), acted.high.astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         bounded = np.isfinite(high - low) & (low < high)
     if low.shape != acted.shape or high.shape != acted.shape or not bounded.all():
-        raise InputError(f"{SUPPORTED}, but the actions of {name} are {foreign.told(acted)}: give them finite bounds")
+        raise InputError(f"{SUPPORTED}, but the actions of {name} are {checks.shown(acted)}: give them finite bounds")
     return int(seen.shape[0]), low, high

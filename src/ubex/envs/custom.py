@@ -48,7 +48,7 @@ def discrete_sizes(env: Any) -> tuple[int, int, int, int]:
     name, found = foreign.name_of(env), list[tuple[int, int]]()
     for kind, space in zip(("observation", "action"), foreign.spaces_of(env, kinds), strict=True):
         if not isinstance(space, spaces.Discrete):
-            raise InputError(f"tabular agents need a Discrete {kind} space, but that of {name} is {foreign.told(space)}")
+            raise InputError(f"tabular agents need a Discrete {kind} space, but that of {name} is {checks.shown(space)}")
         with imports.foreign(f"the {kind} space of {name} cannot be read", InputError):
             size = checks.whole(f"the size of the {kind} space of {name}", space.n, 1)
             found.append((size, checks.whole(f"the start of the {kind} space of {name}", space.start, -checks.MOST)))

@@ -33,7 +33,7 @@ def reset(env: Any, name: str, where: str, seed: int | None) -> Any:
     with imports.foreign(f"{name} failed in reset {where}"):
         said = env.reset(seed=seed)
     if not isinstance(said, tuple | list) or len(said) != 2:
-        raise InputError(f"reset of {name} {where} gave {told(said)}, not (observation, info)")
+        raise InputError(f"reset of {name} {where} gave {checks.shown(said)}, not (observation, info)")
     _check_info(said[1], name, where)
     return said[0]
 
@@ -43,16 +43,17 @@ def step(env: Any, name: str, where: str, action: Any) -> Said:
     with imports.foreign(f"{name} failed {where}"):
         said = env.step(action)
     if not isinstance(said, tuple | list) or len(said) != 5:
-        raise InputError(f"step of {name} {where} gave {told(said)}, not (observation, reward, terminated, truncated, info)")
+        wanted = "(observation, reward, terminated, truncated, info)"
+        raise InputError(f"step of {name} {where} gave {checks.shown(said)}, not {wanted}")
     observation, reward, terminated, truncated, info = said
     number = _number(reward)
     if number is None:
-        raise InputError(f"the reward of {name} {where} is {told(reward)}, not a number")
+        raise InputError(f"the reward of {name} {where} is {checks.shown(reward)}, not a number")
     if not abs(number) <= LARGEST:
-        raise InputError(f"the reward of {name} {where} is {told(reward)}, not a finite number")
+        raise InputError(f"the reward of {name} {where} is {checks.shown(reward)}, not a finite number")
     for kind, flag in (("terminated", terminated), ("truncated", truncated)):
         if not isinstance(flag, bool | np.bool_) and not _is_flag(flag):
-            raise InputError(f"{kind} of {name} {where} is {told(flag)}, not true or false")
+            raise InputError(f"{kind} of {name} {where} is {checks.shown(flag)}, not true or false")
     _check_info(info, name, where)
     return Said(observation, number, bool(terminated), bool(truncated))
 
@@ -85,17 +86,9 @@ def unwrapped(env: Any) -> Any:
         return env
 
 
-def told(value: Any) -> str:
-    """What came back, for a message."""
-    try:
-        return checks.shown(value)
-    except Exception:
-        return f"a {type(value).__name__} that cannot be shown"
-
-
 def _check_info(info: Any, name: str, where: str) -> None:
     if not isinstance(info, Mapping):
-        raise InputError(f"the info of {name} {where} is {told(info)}, not a dictionary")
+        raise InputError(f"the info of {name} {where} is {checks.shown(info)}, not a dictionary")
 
 
 def _number(value: Any) -> float | None:

@@ -241,6 +241,7 @@ class Agent:
         from ubex.learn.film import Film, drawing
 
         film = Film()
+        self._need_env()
         env = None if self._origin.env is None else drawing(self._origin.env, self._origin.env_args)
         return self.evaluate(episodes, env=env, seed=seed, watch=film.see), film.gif()
 
@@ -265,7 +266,8 @@ class Agent:
     def load(cls, path: str | Path, env: Any = None, *, termination: Any = None, reward: Any = None) -> Agent:
         """A saved agent. Without `env` it can predict; to learn on, the environment it was made with by name is made again.
 
-        Functions are not in the file: an agent that learned with some needs them again, to learn on.
+        Functions are not in the file: an agent that learned with some needs them again, to learn on. A file never says what is
+        imported: an environment at `module:name` has to be named in `env`.
         """
         file = checks.path("path", path)
         payload = checkpoint.read_sound(file)
@@ -289,8 +291,8 @@ class Agent:
         return agent
 
     def _attach(self, env: Any) -> None:
-        if isinstance(env, str):
-            self._origin = self._origin._replace(env=env)
+        if isinstance(env, str) or ":" in (self._origin.env or ""):
+            self._origin = self._origin._replace(env=env if isinstance(env, str) else None)
         found = resolved(env, self._origin.env_args if isinstance(env, str) else {})
         self._backend = self._backend.attached(found, self._origin.horizon)
 
@@ -298,6 +300,9 @@ class Agent:
         if self.env is None:
             if self._origin.env is None:
                 raise InputError(f"this agent has no environment: give {self._backend.name} to Agent.load(path, env=...)")
+            if ":" in self._origin.env:
+                own = self._origin.env
+                raise InputError(f"the file names {own}, code that would be imported: allow it with env={own!r} (--env {own})")
             self._attach(self._origin.env)
 
 

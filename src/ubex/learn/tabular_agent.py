@@ -203,6 +203,7 @@ def create(method: str, env: Any, key: Key, horizon: int | None, settings: Mappi
 def from_file(notes: Mapping[str, Any], horizon: int | None) -> TabularBackend:
     """An agent as the notes of a file describe it, without an environment."""
     known = notes["world"]
+    checks.one_of("method", notes["config"]["method"], agents.AGENTS)  # never code at module:name
     (states, actions), (first_state, first_action) = known["sizes"], known["firsts"]
     env = HostEnv(None, states, actions, first_state, first_action, horizon, known.get("start"), known["name"])
     return TabularBackend(env, AgentConfig(**notes["config"]), jax.random.key(0), name=known["name"])

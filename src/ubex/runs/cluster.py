@@ -19,6 +19,8 @@ from ubex.runs.store import StorageError
 from ubex.types import InputError
 
 POLL_SECONDS = 0.2
+CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Without clusters Ray listens on the loopback address alone, so that nobody else on the network can give it work."""
 
 
 def run_ray(jobs: Sequence[Job], listener: Listener, address: str | None, workers: int | None = None) -> None:
@@ -46,6 +48,8 @@ def connect(address: str | None, workers: int | None) -> Any:
     """Ray, connected; its own chatter and its reports to the outside are switched off."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    if not address:
+        os.environ.setdefault(CLUSTERS, "0")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
+from ubex import checks
 from ubex.envs import foreign
 from ubex.envs.custom import MAX_STEPS
 from ubex.keys import named
@@ -66,9 +67,9 @@ class HostEnv(NamedTuple):
         except Exception:
             state = None
         if state is None or isinstance(observation, bool):
-            raise InputError(f"the state of {self.name} {where} is {foreign.told(observation)}, not a whole number")
+            raise InputError(f"the state of {self.name} {where} is {checks.shown(observation)}, not a whole number")
         if not 0 <= state - self.first_state < self.num_states:
-            last, said = self.first_state + self.num_states - 1, foreign.told(observation)
+            last, said = self.first_state + self.num_states - 1, checks.shown(observation)
             raise InputError(f"the state of {self.name} {where} is {said}, but states go from {self.first_state} to {last}")
         return state - self.first_state
 
