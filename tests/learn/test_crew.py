@@ -23,7 +23,7 @@ if __name__ == "__main__":
     crew = Crew(Maker("Pendulum-v1", {}, None), 2)
     crew("reset", {0: (0, 1), 1: (0, 2)})
     print(*(process.pid for process in crew.processes), flush=True)
-    time.sleep(60.0)
+    time.sleep(10_000.0)
 """
 
 
@@ -69,8 +69,5 @@ def test_killing_who_asks_leaves_no_process(tmp_path: Path) -> None:
     assert all(runs(process) for process in crew)
     os.kill(asks.pid, signal.SIGKILL)
     asks.communicate()
-    for _ in range(100):
-        if not any(runs(process) for process in crew):
-            return
+    while any(runs(process) for process in crew):  # orphans would stay for hours
         time.sleep(0.1)
-    raise AssertionError("orphans")

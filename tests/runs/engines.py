@@ -133,13 +133,13 @@ class ResumableInABatch(Resumable):
 
 @dataclass(frozen=True)
 class Sleepy(Quick):
-    """A cell that takes its time, for interrupts and locks."""
+    """A cell that takes as long as anybody may need, for interrupts and locks."""
 
     mode: ClassVar[Mode] = "inline"
 
     def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
-        for step in range(100):
-            context.progress(step, 100)
+        for step in range(10_000):
+            context.progress(step, 10_000)
             time.sleep(0.1)
         return super().run(cell, seeds, context)
 

@@ -9,9 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+EPISODES, JOBS = 400, 4
 RUN = [
     *("run", "shrinkage", "--no-report", "--seeds", "2", "--methods", "exact-ube", "pombu"),
-    *("--sizes", "4", "--episodes", "400", "--workers", "2"),
+    *("--sizes", "4", "--episodes", str(EPISODES), "--workers", "2"),
 ]
 KILLS = int(os.environ.get("UBEX_KILLS", "1"))
 """How often it is killed; UBEX_KILLS=20 takes minutes and is the stricter test."""
@@ -25,29 +26,33 @@ def finish(out: Path) -> None:
     subprocess.run(command(out), check=True, stdout=subprocess.DEVNULL)
 
 
-def kill_until_finished(out: Path, kills: int, whole: float, moments: random.Random) -> int:
-    """Kills and continues one run until it finishes or there were enough kills; returns how many there were."""
-    for done in range(kills):
-        process = subprocess.Popen(command(out), stdout=subprocess.DEVNULL)
-        try:
-            process.wait(timeout=moments.uniform(0.3, whole * 0.9))
-        except subprocess.TimeoutExpired:
+def episodes_on_disk(out: Path) -> int:
+    """Of all jobs: those of the newest checkpoint, or all where a job is done."""
+    steps = ((int(file.stem) for file in folder.glob("*.ckpt")) for folder in out.glob("cells/*/checkpoints-*"))
+    return sum(max(found, default=0) for found in steps) + EPISODES * len(list(out.glob("cells/*/seed-*/done.json")))
+
+
+def kill_at(out: Path, episodes: int) -> bool:
+    """Kills the run when it has come that far; False if it finished before."""
+    process = subprocess.Popen(command(out), stdout=subprocess.DEVNULL)
+    while process.poll() is None:
+        if (out / "spec.json").exists() and episodes_on_disk(out) >= episodes:
             process.kill()
             process.wait()
-            continue
-        assert process.returncode == 0
-        return done
-    return kills
+            return True
+        time.sleep(0.002)
+    assert process.returncode == 0
+    return False
 
 
 def test_killed_at_random_moments_gives_identical_results(tmp_path: Path) -> None:
-    begin = time.monotonic()
     finish(tmp_path / "whole")
-    whole, moments, done, rounds = time.monotonic() - begin, random.Random(1), 0, 0
+    moments, done, rounds = random.Random(1), 0, 0
     while done < KILLS:  # a run that finishes before the last kill is compared, and another begins
         rounds += 1
         out = tmp_path / f"killed-{rounds}"
-        done += kill_until_finished(out, KILLS - done, whole, moments)
+        goals = sorted(moments.randrange(EPISODES * JOBS) for _ in range(KILLS - done))
+        done += sum(kill_at(out, goal) for goal in goals)
         finish(out)
         for name in ("results.csv", "curves.csv"):
             assert (tmp_path / "whole" / name).read_bytes() == (out / name).read_bytes(), f"after {done} kills"
