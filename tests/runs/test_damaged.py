@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
+from markupsafe import escape
 
+from ubex import load_curves, load_results
 from ubex.report import figures, html, markdown
-from ubex.runs import keep
+from ubex.runs import folder, keep
 from ubex.runs.records import Cell, Curve, FigureSpec, Outcome
 from ubex.runs.schema import FORMAT
 from ubex.runs.store import Store
 from ubex.types import InputError
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # of numbers that are not finite
+Edit: TypeAlias = Callable[[Any], Any]
 MUTATIONS = 150
 """Of the campaign."""
 FIGURES = [
@@ -203,6 +209,149 @@ def reported(run: Path) -> list[str]:
             said.append(str(error))
     assert all(len(line.splitlines()) == 1 for line in said), said
     return said
+
+
+def damaged(sound: Path, place: Path, name: str, edit: Edit) -> Path:
+    """The run with one file put through a function: text to text, or a value of JSON to another."""
+    run = shutil.copytree(sound / ("kept" if name == "wide.csv" else "run"), place)
+    file = find(run, name)
+    text = file.read_text()
+    file.write_text(edit(text) if name.endswith("csv") else json.dumps(edit(json.loads(text))))
+    return run
+
+
+def at(*keys: Any, value: Any) -> Edit:
+    """Puts a value into a tree."""
+
+    def edit(tree: Any) -> Any:
+        inside = functools.reduce(lambda one, key: one[key], keys[:-1], tree)
+        inside[keys[-1]] = value
+        return tree
+
+    return edit
+
+
+def swap(old: str, new: str) -> Edit:
+    """Puts a text in the place of another, once."""
+    return lambda text: text.replace(old, new, 1)
+
+
+SPECS: dict[str, tuple[Edit, str]] = {
+    "settings are no object": (at("settings", value=1.5), "settings must be an object, but it is 1.5"),
+    "no settings": (lambda spec: {"experiment": "toy", "cells": [], "seeds": 1}, "it has no settings"),
+    "a list": (lambda spec: [], r"it must be an object, but it is \[\]"),
+    "cells are null": (at("cells", value=None), "cells must be a list, but it is None"),
+    "a cell is a number": (at("cells", 1, value=3), "cells.1 must be an object, but it is 3"),
+    "a method is a number": (at("cells", 0, "method", value=1), "cells.0.method must be a text"),
+    "a setting is a list": (at("cells", 0, "settings", "size", value=[1]), r"cells.0.settings.'size' cannot be a setting"),
+    "a setting is a column": (at("cells", 0, "settings", "method", value="x"), "cells.0.settings.'method' cannot be"),
+    "a folder elsewhere": (at("cells", 0, "id", value="../.."), "cells.0.id must be the name of a folder"),
+    "seeds are a text": (at("seeds", value="2"), "seeds must be a whole number, but it is '2'"),
+    "seeds without end": (at("seeds", value=10**30), "seeds must be at most"),
+    "seeds that disagree": (at("seeds", value=3), "seeds is 3, but settings.seeds is 2"),
+    "a command is a text": (at("command", value="ubex"), "command must be a list"),
+    "a command of numbers": (at("command", value=[1]), "command must hold texts, but one is 1"),
+    "devices are a number": (at("machine", "devices", value=1), "machine.devices must be a list"),
+    "git is a text": (at("git", value="abc"), "git must be an object"),
+    "a title is a number": (at("figures", 0, "title", value=1), "figures.0.title must be a text, but it is 1"),
+    "a figure is a text": (at("figures", 0, value="x"), "figures.0 must be an object"),
+    "a figure lacks its metric": (lambda spec: spec["figures"][0].pop("metric") and spec, "figures.0 has no metric"),
+    "a cap of no size": (at("figures", 0, "cap", value=-1e308), "figures.0.cap must be in"),
+    "half a character": (at("summary", value="\ud800"), "summary has half a character in it"),
+    "nested": (at("settings", "share", value=NESTED), "nested more than 20 deep"),
+    "newer": (
+        lambda spec: spec | {"format": 2, "versions": {"ubex": "9.1"}},
+        r"written by ubex '9.1' in format 2, and this ubex",
+    ),
+}
+TABLES: dict[str, tuple[str, Edit, str]] = {
+    "a row cut short": ("results.csv", lambda text: text[:-40], r"line 33: it has \d fields, and there are 9 columns"),
+    "a row too long": ("curves.csv", swap(",0.5,", ",0.5,0.5,"), "line 2: it has 11 fields, and there are 10 columns"),
+    "all rows too long": ("results.csv", lambda text: text.replace("first", "first,1"), "line 2: it has 10 fields"),
+    "no method": ("curves.csv", swap("pombu", ""), "line 2: method must be a text, but it is nan"),
+    "a value is a text": ("results.csv", swap("1.5", "high"), "line 2: value must be a number, but it is 'high'"),
+    "values are true": ("results.csv", lambda text: re.sub(r",([-.0-9]*),(?=[12]0,)", ",True,", text), "line 2: value must be"),
+    "a seed is negative": ("results.csv", swap(",1,", ",-1,"), "line 6: seed must be a whole number that is not negative"),
+    "a seed is a half": ("curves.csv", swap("pombu,0,", "pombu,0.5,"), "line 2: seed must be a whole number"),
+    "a seed is nothing": ("curves.csv", swap("pombu,0,", "pombu,,"), "line 2: seed must be a whole number"),
+    "an episode without end": ("curves.csv", swap(",0.5,0,", ",0.5,inf,"), "line 2: episode must be finite"),
+    "a column twice": ("results.csv", swap("noise", "size"), "line 1: the column 'size' is there twice"),
+    "a column without a name": ("results.csv", swap("noise", ""), "line 1: a column has no name"),
+    "no column of values": ("results.csv", swap("value", "worth"), "it lacks the column value"),
+    "a zero byte": ("curves.csv", swap("mine", "mi\0ne"), "line 14: it has a control character in it"),
+    "empty": ("curves.csv", lambda text: "", "it does not begin with the names of its columns"),
+    "a metric is a text": ("wide.csv", swap("1.5", "high"), "line 2: regret must be a number, but it is 'high'"),
+    "a metric is called value": ("wide.csv", swap("regret", "value"), "it has the column value"),
+    "a table is a number": ("tables.json", lambda tables: [1], "table 0 must be an object, but it is 1"),
+    "tables are an object": ("tables.json", lambda tables: {}, r"tables must be a list, but it is \{\}"),
+    "a row of numbers": ("tables.json", at(0, "rows", 0, value=[1, 2]), "table 0.rows.0 must hold texts, but one is 1"),
+    "a row of a table is short": ("tables.json", at(0, "rows", 0, value=["x"]), "table 0.rows.0 has 1 fields, and there are 2"),
+}
+DRAWN: dict[str, tuple[str, Edit]] = {
+    "a figure over seeds": ("spec.json", at("figures", 0, "series", value="seed")),
+    "a figure of values": ("spec.json", at("figures", 1, "x", value="value")),
+    "a huge value": ("results.csv", swap("1.5", "1e308")),
+    "a huge size": ("results.csv", swap(",10,", ",1e308,")),
+    "a size without end": ("results.csv", swap(",10,", ",inf,")),
+    "no number on a logarithmic axis": ("results.csv", lambda text: re.sub(r"regret,[.0-9]+", "regret,inf", text)),
+    "sizes are texts": ("results.csv", swap(",10,", ",ten,")),
+    "seconds are no number": ("done.json", at("seconds", value=float("nan"))),
+    "a history of no number": ("history.jsonl", at("seconds", value=float("inf"))),
+    "a history of half a character": ("history.jsonl", at("command", value=["\ud800"])),
+    "an error of half a character": ("error.json", at("error", value="\ud800")),
+}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_damaged_spec_is_one_line_for_whoever_reads_it(name: str, sound: Path, tmp_path: Path) -> None:
+    edit, said = SPECS[name]
+    run = damaged(sound, tmp_path / "runs" / "broken", "spec.json", edit)
+    for call in (html.build, folder.read, lambda run: keep.keep(run, tmp_path / "kept"), lambda run: Store.open(run, {})):
+        with pytest.raises(InputError, match=said) as caught:
+            call(run)
+        assert "spec.json" in str(caught.value)
+        assert len(str(caught.value).splitlines()) == 1
+
+
+def test_one_damaged_run_does_not_take_the_others_down(sound: Path, tmp_path: Path) -> None:
+    damaged(sound, tmp_path / "runs" / "broken", "spec.json", at("seeds", value=None))
+    shutil.copytree(sound / "run", tmp_path / "runs" / "sound")
+    page = html.build(tmp_path / "runs").read_text()
+    text = markdown.write(tmp_path / "runs", tmp_path / "page.md").read_text()
+    assert "broken/spec.json" in page
+    assert "toy" in page
+    assert "**Left out:**" in text
+    assert "| sound |" in text
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_damaged_table_is_named_with_its_line_and_the_rest_is_reported(name: str, sound: Path, tmp_path: Path) -> None:
+    file, edit, said = TABLES[name]
+    run = damaged(sound, tmp_path / "run", file, edit)
+    (problem,) = folder.read(run).problems
+    assert re.search(said, problem), problem
+    assert f"{file} " in problem
+    assert reported(run) == []
+    assert str(escape(problem)) in (run / "report" / "index.html").read_text()
+    assert f"**Left out:** {markdown.plain(problem)}" in (run / "page.md").read_text()
+    if file.endswith("csv"):
+        with pytest.raises(InputError, match=said):
+            (load_curves if file == "curves.csv" else load_results)(run)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_odd_numbers_and_names_are_no_obstacle(name: str, sound: Path, tmp_path: Path) -> None:
+    run = damaged(sound, tmp_path / "run", *DRAWN[name])
+    assert reported(run) == []
+    assert folder.read(run).problems == []
+
+
+def test_a_folder_in_the_place_of_a_file_is_said(sound: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(sound / "run", tmp_path / "run")
+    for name in ("results.csv", "curves.csv", "tables.json"):
+        (run / name).unlink()
+        (run / name).mkdir()
+    assert [line.endswith("cannot be read: Is a directory") for line in folder.read(run).problems] == [True] * 3
 
 
 @pytest.mark.parametrize("number", range(MUTATIONS))

@@ -50,9 +50,8 @@ def tables(runs: list[RunFolder], broken: Sequence[str] = ()) -> str:
         rows = pd.concat([run.results for run in here], ignore_index=True)
         rows = rows[rows["environment"] == environment].drop(columns="experiment")
         order = [column for column in ORDER if column in rows.columns]
-        rows = (
-            rows.sort_values(order, kind="stable", key=lambda column: pd.to_numeric(column, errors="coerce")) if order else rows
-        )
+        if order:
+            rows = rows.sort_values(order, kind="stable", key=lambda column: pd.to_numeric(column, errors="coerce"))
         rows = rows.dropna(axis=1, how="all").drop_duplicates()
         grid = grids.comparison(rows)
         others = grids.unpublished(rows)
