@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -151,17 +151,14 @@ def check_spec(spec: Any) -> None:
 
 def figures(spec: Mapping[str, Any]) -> list[FigureSpec]:
     """The figures that a spec asks for."""
-    known = dataclasses.fields(FigureSpec)
-    needed = [field.name for field in known if field.default is dataclasses.MISSING]
+    hints = get_type_hints(FigureSpec, include_extras=True)
+    needed = [field.name for field in dataclasses.fields(FigureSpec) if field.default is dataclasses.MISSING]
     found = []
     for number, entry in enumerate(spec.get("figures", [])):
         check_kinds(f"figures.{number}", entry, {}, needed)
-        figure = FigureSpec(**{field.name: entry[field.name] for field in known if field.name in entry})
-        try:
-            fields.check(figure)
-        except InputError as error:
-            raise InputError(f"figures.{number}.{error}") from None
-        found.append(figure)
+        known = {name: hint for name, hint in hints.items() if name in entry}
+        values = {name: fields.checked(f"figures.{number}.{name}", entry[name], hint) for name, hint in known.items()}
+        found.append(FigureSpec(**values))
     return found
 
 
