@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ubex.runs import pictures, store
+from ubex.runs import pictures, schema, store
 from ubex.runs.records import Cell, FigureSpec
 
 NAME = "<script>alert(1)</script>"
@@ -82,7 +82,7 @@ def write_papers(folder: Path, name: str, cells: Sequence[Cell], seeds: int, fig
     versions = {"python": "3.11.2", "jax": "0.10.1", "ubex": "0.1.0"}
     command = ["/some/where/bin/ubex", "run", name, "--out", "runs/a folder", "--seeds", str(seeds)]
     spec = {
-        "format": store.FORMAT,
+        "format": schema.FORMAT,
         "experiment": name,
         "summary": "Deep sea of growing size: how many episodes until <i>it</i> is solved",
         "settings": {"seeds": seeds, "sizes": list(SIZES), "note": "<u>x</u>", "correlated": False, "u_min": 0.0},

@@ -17,6 +17,7 @@ from PIL import Image
 from test_html import Reader, text_of
 
 from ubex.report import gallery, html, maps
+from ubex.runs import folder
 from ubex.types import InputError
 
 
@@ -47,7 +48,7 @@ def alts(page: Reader) -> list[str]:
 
 
 def label(run: Path, cell: int) -> str:
-    return str(html.read(run).cells[cell].label)
+    return str(folder.read(run).cells[cell].label)
 
 
 def test_without_pictures_there_is_no_section(run: Path) -> None:

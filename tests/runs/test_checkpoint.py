@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ubex.runs.checkpoint import KEEP, CheckpointFolder, pack
+from ubex.runs.checkpoint import KEEP, MAGIC, CheckpointFolder, pack
+from ubex.runs.store import checksum
+from ubex.types import InputError
 
 
 class State(NamedTuple):
@@ -97,3 +99,13 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
         folder.load(state()._replace(weights=jnp.zeros(4)))
     with pytest.raises(ValueError, match="does not hold the same quantities"):
         folder.load({"weights": jnp.zeros(3)})
+
+
+@pytest.mark.parametrize("payload", [b"", b"no archive", b"PK\x03\x04"])
+def test_a_sound_seal_around_something_else_is_one_line(tmp_path: Path, payload: bytes) -> None:
+    path = tmp_path / "000000000001.ckpt"
+    path.write_bytes(MAGIC + checksum(payload).encode() + b"\n" + payload)
+    for read in (CheckpointFolder(tmp_path).notes, lambda: CheckpointFolder(tmp_path).load(state())):
+        with pytest.raises(InputError, match=r"000000000001\.ckpt is not a checkpoint of this version") as caught:
+            read()
+        assert len(str(caught.value).splitlines()) == 1

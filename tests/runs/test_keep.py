@@ -137,7 +137,7 @@ def test_what_cannot_be_kept_is_one_line_and_changes_nothing(run: Path, capsys: 
     for words, said in {
         ("nowhere",): "nowhere is not a run folder: it has no spec.json",
         ("empty",): "empty is not a run folder: it has no spec.json",
-        ("broken",): "broken/spec.json is not a run's spec: KeyError 'settings'",
+        ("broken",): "broken/spec.json is not a run's spec: it has no settings",
         ("early/run",): "no results.csv at early/run/results.csv",
         ("a/some-run",): "holds the results of another run (sizes [10, 11] there, [10] here): give another TARGET",
         ("b/some-run",): "holds the results of another run (created 2026-01-01 there, 2026-01-02 here)",

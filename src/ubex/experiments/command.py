@@ -20,7 +20,7 @@ from ubex.experiments.spec import Experiment
 from ubex.experiments.train import Train
 from ubex.experiments.train_deep import TrainDeep
 from ubex.runs import runner
-from ubex.runs.folder import read_spec
+from ubex.runs.folder import SPEC, read_spec
 from ubex.runs.records import settings_of
 from ubex.types import InputError
 
@@ -176,5 +176,8 @@ def begun(folder: Path) -> Train | TrainDeep:
     spec = read_spec(folder)
     for kind in (Train, TrainDeep):
         if kind.name == spec["experiment"]:
-            return kind(**spec["settings"])
+            try:
+                return kind(**spec["settings"])
+            except (TypeError, InputError) as error:
+                raise InputError(f"{folder / SPEC} is not a run's spec: {error}") from None
     raise InputError(f"{folder} holds the experiment {spec['experiment']}: `ubex run` continues it")

@@ -273,7 +273,7 @@ class Agent:
         payload = checkpoint.read_sound(file)
         if payload is None:
             raise InputError(f"{file} is not a sound file of a saved agent" if file.exists() else f"there is no file {file}")
-        notes = checkpoint.notes_of(payload)
+        notes = checkpoint.notes_of(payload, file)
         if notes.get("format") != FORMAT or "kind" not in notes:
             raise InputError(f"{file} is a checkpoint, but not of an agent that this version knows")
         agent = cls.__new__(cls)

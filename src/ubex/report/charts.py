@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ubex.estimators import ESTIMATORS
-from ubex.runs.records import FigureSpec
+from ubex.runs.records import DRAWABLE, FigureSpec
 from ubex.types import InputError
 
 KINDS = ("bars", "lines", "curves", "scatter")
@@ -152,11 +152,15 @@ def chart(spec: FigureSpec, results: pd.DataFrame, curves: pd.DataFrame | None =
     absent = [column for column in axes if column not in rows.columns]
     if absent:
         raise InputError(f"figure {spec.name}: the results have no column {absent[0]!r}")
+    if {"seed", "value"} & set(axes):
+        raise InputError(f"figure {spec.name}: it is over seeds and of values, so neither can tell its parts apart")
     if spec.kind == "scatter":  # no two cells are one point, even where they stand at the same place
         axes += [column for column in rows.columns if column not in (*axes, "seed", "metric", "value")]
     rows = rows.dropna(subset=[x])
-    if spec.kind != "bars" and not pd.api.types.is_numeric_dtype(rows[x]):
-        raise InputError(f"figure {spec.name}: the column {x!r} on its horizontal axis does not hold numbers")
+    if spec.kind != "bars" and not (pd.api.types.is_numeric_dtype(rows[x]) and (rows[x].astype(float).abs() <= DRAWABLE).all()):
+        raise InputError(
+            f"figure {spec.name}: the column {x!r} on its horizontal axis does not hold numbers up to {DRAWABLE:g}"
+        )
     means = over_seeds(rows, axes)
     names = list(table["method"].astype(str).unique())
     looks = method_looks([*names, *methods])
@@ -193,7 +197,7 @@ def beside(rows: pd.DataFrame, others: pd.DataFrame, x: str) -> pd.DataFrame:
 def over_seeds(rows: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
     """Mean, standard error and number of seeds at every place; what varies besides is averaged within each seed first."""
     # an infinite value makes the mean of its seed infinite, where NaN would be left out without a word
-    rows = rows.assign(value=rows["value"].astype(float).fillna(np.inf))
+    rows = rows.assign(value=rows["value"].astype(float).where(rows["value"].abs() <= DRAWABLE, np.inf))
     grouped = rows.groupby([*axes, "seed"], sort=False, dropna=False)["value"].mean().reset_index()
     grouped["value"] = grouped["value"].where(np.isfinite(grouped["value"]))
     table = grouped.groupby(list(axes), sort=False, dropna=False)["value"].agg(["mean", "std", "count", "size"])

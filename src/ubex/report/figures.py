@@ -119,9 +119,7 @@ def bars(axes: Axes, panel: Panel, content: Chart) -> None:
     axes.set_xlim(-0.52, len(groups) - 0.48)
     axes.tick_params(axis="x", length=0)
     axes.margins(y=0.12)
-    if content.spec.log:
-        axes.set_yscale("log")
-    else:
+    if not content.spec.log:
         axes.axhline(0.0, color="black", linewidth=0.6)
 
 
@@ -159,8 +157,6 @@ def lines(axes: Axes, panel: Panel, content: Chart) -> None:
     places = sorted({float(point.x) for series in panel.series for point in series.points})
     if 1 < len(places) <= 8 and min(np.diff(places)) > 0.09 * (places[-1] - places[0]):
         axes.set_xticks(places)  # few places: name them rather than round numbers between them
-    if content.spec.log:
-        axes.set_yscale("log")
 
 
 def band_lines(axes: Axes, panel: Panel, content: Chart) -> None:
@@ -170,8 +166,6 @@ def band_lines(axes: Axes, panel: Panel, content: Chart) -> None:
         every = max(len(x) // MARKS_ON_A_CURVE, 1)
         axes.plot(x, mean, markevery=(offset * every // max(len(panel.series), 1), every), **line_style(series.look))
         axes.fill_between(x, mean - error, mean + error, color=series.look.color, alpha=0.18, linewidth=0)
-    if content.spec.log:
-        axes.set_yscale("log")
 
 
 def scatter(axes: Axes, panel: Panel, content: Chart) -> None:
@@ -179,8 +173,6 @@ def scatter(axes: Axes, panel: Panel, content: Chart) -> None:
     for series in panel.series:
         x, mean, _ = arrays(series, content.spec.cap)
         axes.plot(x, mean, **(line_style(series.look) | {"linestyle": "none", "alpha": 0.8}))
-    if content.spec.log:
-        axes.set_yscale("log")
 
 
 def arrays(series: Series, cap: float | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -203,7 +195,9 @@ def line_style(look: Look) -> dict[str, Any]:
 
 
 def finish(axes: Axes, panel: Panel, content: Chart, *, first: bool) -> None:
-    """Titles and labels of one panel."""
+    """Titles, labels and scale of one panel; without a positive number there is no logarithmic scale."""
+    if content.spec.log and any(point.mean > 0 for series in panel.series for point in series.points):
+        axes.set_yscale("log")
     if panel.name:
         axes.set_title(plain(f"{content.spec.facet} = {panel.name}"), loc="left")
     axes.set_xlabel(plain(content.spec.xlabel))

@@ -16,14 +16,13 @@ from PIL import Image, ImageSequence
 
 from ubex.report import figures, maps
 from ubex.runs import store
-from ubex.runs.folder import RunFolder
+from ubex.runs.folder import SEED, RunFolder
 from ubex.types import InputError
 
 LIMIT = 12_000_000
 """Bytes of pictures that one page holds; the rest is linked."""
 FORMATS = {".png": "PNG", ".gif": "GIF", ".webp": "WEBP"}
 MAPS = re.compile(r"maps-.*\.npz")
-SEED = re.compile(r"seed-(0|[1-9][0-9]{0,8})", re.ASCII)
 WIDE = 480
 """Width in pixels from which on a picture has a line of its own."""
 MOST_LINES = 8
@@ -135,7 +134,7 @@ def gallery(work: Work) -> Gallery | None:
 def find(work: Work) -> list[tuple[str, list[Shelf]]]:
     """The files of every cell and seed, cells in the order of the spec, the rest in natural order."""
     run = work.run
-    names = {str(entry["id"]): state.label for entry, state in zip(run.spec.get("cells", []), run.cells, strict=True)}
+    names = {entry["id"]: state.label for entry, state in zip(run.spec["cells"], run.cells, strict=True)}
     found: dict[str, list[Shelf]] = {name: [] for name in names}
     for cell in inside(run.path / store.ARTIFACTS, work):
         if cell.name not in names or not cell.is_dir():

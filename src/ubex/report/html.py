@@ -24,7 +24,7 @@ from markupsafe import Markup
 from ubex.report import charts, figures, gallery, grids
 from ubex.report.grids import command_line, pairs
 from ubex.runs import store
-from ubex.runs.folder import RunFolder, as_seconds, read, run_folders
+from ubex.runs.folder import RunFolder, as_seconds, read_all
 from ubex.runs.progress import duration
 from ubex.types import InputError
 
@@ -62,17 +62,9 @@ def build(folder: Path) -> Path:
     Raises:
         InputError: There is no run there.
     """
-    runs, broken = [], []
-    places = run_folders(folder)
-    for place in places:
-        try:
-            runs.append(read(place))
-        except InputError as error:
-            if len(places) == 1:
-                raise
-            broken.append(str(error))
+    runs, broken = read_all(folder)
     methods = list(dict.fromkeys(method for run in runs for method in run.methods))
-    page = Page(methods, folder / "report", prefixed=len(places) > 1)
+    page = Page(methods, folder / "report", prefixed=len(runs) + len(broken) > 1)
     with store.storage(f"make {page.folder}"):
         (page.folder / "figures").mkdir(parents=True, exist_ok=True)
     sections = [section(run, page) for run in runs]
@@ -131,12 +123,12 @@ def jsonable(data: Any) -> Any:
 def section(run: RunFolder, page: Page) -> dict[str, Any]:
     """Everything the page says about one run."""
     shown = [picture(run, index, page) for index in range(len(run.figures))]
-    own = [grids.Grid(t.title, list(t.columns), [list(map(str, row)) for row in t.rows], t.note) for t in run.tables]
+    own = [grids.Grid(t.title, t.columns, t.rows, t.note) for t in run.tables]
     summary = grids.intervals(run.results)
     wanted = {spec.metric for spec in run.figures}
     return {
         "name": run.name,
-        "summary": str(run.spec.get("summary", "")),
+        "summary": run.spec.get("summary", ""),
         "status": status(run),
         "facts": facts(run),
         "problems": run.problems,
@@ -147,7 +139,7 @@ def section(run: RunFolder, page: Page) -> dict[str, Any]:
         "other_intervals": [grid for metric, grid in summary.items() if wanted and metric not in wanted],
         "comparison": grids.comparison(run.results),
         "failures": run.failures,
-        "settings": [(str(name), pairs(value)) for name, value in dict(run.spec.get("settings", {})).items()],
+        "settings": [(name, pairs(value)) for name, value in run.spec["settings"].items()],
         "cells": grids.cells(run),
         "history": grids.past(run),
     }
@@ -180,7 +172,7 @@ def facts(run: RunFolder) -> list[tuple[str, str, bool]]:
         ("Cells", f"{len(run.cells)} with {run.seeds} seed{'s' if run.seeds != 1 else ''} each", False),
         ("Done", f"{run.done} of {run.total}, {run.failed} failed" + (f", {left} not run" if left else ""), False),
         ("Wall time", took, False),
-        ("Started", str(spec.get("created", "unknown")).replace("T", " "), False),
+        ("Started", spec.get("created", "unknown").replace("T", " "), False),
         ("Machine", "; then ".join(machines) or "unknown", False),
         ("Versions", pairs(spec.get("versions")) or "unknown", False),
         ("Commit", commit + state, False),

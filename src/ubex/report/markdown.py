@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pandas as pd
 from ubex.report import grids
 from ubex.report.grids import command_line
 from ubex.runs import store
-from ubex.runs.folder import RunFolder, read, run_folders
+from ubex.runs.folder import RunFolder, read_all
 from ubex.types import InputError
 
 ORDER = ("noise", "size", "num_models", "gain", "episodes")
@@ -34,20 +34,24 @@ def write(folder: Path, target: Path) -> Path:
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise InputError(f"{target} must have the lines {BEGIN} and {END}; the tables go between them")
-    body = tables([read(path) for path in run_folders(folder)])
+    body = tables(*read_all(folder))
     store.write_atomically(target, f"{before}{BEGIN}\n\n{body}\n\n{END}{after}")
     return target
 
 
-def tables(runs: list[RunFolder]) -> str:
-    """One environment after the other: ours against published, misses, what has no published counterpart, and the runs."""
-    parts = []
+def tables(runs: list[RunFolder], broken: Sequence[str] = ()) -> str:
+    """One environment after the other: ours against published, misses, what has no published counterpart, and the runs.
+
+    What could not be read is said first.
+    """
+    parts = [f"**Left out:** {plain(line)}" for line in (*broken, *(line for run in runs for line in run.problems))]
     for environment in dict.fromkeys(name for run in runs for name in environments(run)):
         here = [run for run in runs if environment in environments(run)]
         rows = pd.concat([run.results for run in here], ignore_index=True)
-        rows = rows[rows["environment"].astype(str) == environment].drop(columns="experiment")
+        rows = rows[rows["environment"] == environment].drop(columns="experiment")
         order = [column for column in ORDER if column in rows.columns]
-        rows = rows.sort_values(order, kind="stable") if order else rows
+        if order:
+            rows = rows.sort_values(order, kind="stable", key=lambda column: pd.to_numeric(column, errors="coerce"))
         rows = rows.dropna(axis=1, how="all").drop_duplicates()
         grid = grids.comparison(rows)
         others = grids.unpublished(rows)
@@ -57,12 +61,14 @@ def tables(runs: list[RunFolder]) -> str:
         if others is not None:
             parts += [plain(f"{others.title}. {others.note}".strip()), table(others)]
         parts += ["The runs:", table(origins(here))]
-    return "\n\n".join(parts) or "No run has a result yet."
+    if not any(environments(run) for run in runs):
+        parts.append("No run has a result yet.")
+    return "\n\n".join(parts)
 
 
 def environments(run: RunFolder) -> list[str]:
     """Environments that a run has results of."""
-    return list(dict.fromkeys(run.results["environment"].astype(str)))
+    return list(dict.fromkeys(run.results["environment"]))
 
 
 def misses(grid: grids.Grid) -> str:
@@ -78,10 +84,10 @@ def origins(runs: list[RunFolder]) -> grids.Grid:
     rows = [
         [
             run.place,
-            ", ".join(dict.fromkeys(run.results["method"].astype(str))),
+            ", ".join(dict.fromkeys(run.results["method"])),
             ", ".join(dict.fromkeys(str(n) for n in run.results.groupby("method", sort=False)["seed"].nunique())),
             machine(run.spec.get("machine") or {}),
-            str(run.spec.get("created", "-"))[:10],
+            run.spec.get("created", "-")[:10],
             "`" + command_line(run.spec.get("command")).replace("`", "'") + "`",
         ]
         for run in runs

@@ -9,7 +9,7 @@ import contextlib
 import io
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +60,11 @@ class CheckpointFolder:
 
     def notes(self) -> dict[str, Any] | None:
         """The notes of the newest sound checkpoint, for states whose shapes depend on what happened before."""
-        payloads = (read_sound(path) for path in self._newest_first())
-        payload = next((payload for payload in payloads if payload is not None), None)
-        if payload is None:
-            return None
-        return notes_of(payload)
+        for path in self._newest_first():
+            payload = read_sound(path)
+            if payload is not None:
+                return notes_of(payload, path)
+        return None
 
     def _newest_first(self) -> list[Path]:
         """By step, not by time stamp: a clock may go backwards."""
@@ -77,10 +77,20 @@ def sealed(step: int, state: Any, notes: Mapping[str, Any]) -> bytes:
     return MAGIC + checksum(payload).encode() + b"\n" + payload
 
 
-def notes_of(payload: bytes) -> dict[str, Any]:
+@contextlib.contextmanager
+def opened(payload: bytes, path: Path) -> Iterator[Mapping[str, np.ndarray]]:
+    """The archive of a checkpoint, or one line where it is none, although its checksum holds."""
+    try:
+        with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
+            yield archive
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        raise InputError(f"{path} is not a checkpoint of this version") from None
+
+
+def notes_of(payload: bytes, path: Path) -> dict[str, Any]:
     """The notes alone, for states whose shapes they tell."""
-    with np.load(io.BytesIO(payload)) as arrays:
-        notes: dict[str, Any] = json.loads(arrays["meta"].tobytes())["notes"]
+    with opened(payload, path) as archive:
+        notes: dict[str, Any] = json.loads(archive["meta"].tobytes())["notes"]
     return notes
 
 
@@ -116,12 +126,9 @@ def pack(step: int, state: Any, notes: Mapping[str, Any]) -> bytes:
 
 def unpack(payload: bytes, like: Any, path: Path) -> tuple[int, Any, dict[str, Any]]:
     """The inverse of `pack`, checked leaf by leaf against `like`."""
-    try:
-        with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
-            meta = json.loads(archive["meta"].tobytes())
-            arrays = [archive[f"leaf{i}"] for i in range(len(meta["leaves"]))]
-    except (ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is not a checkpoint of this version: {error}") from None
+    with opened(payload, path) as archive:
+        meta = json.loads(archive["meta"].tobytes())
+        arrays = [archive[f"leaf{i}"] for i in range(len(meta["leaves"]))]
     expected, structure = jax.tree_util.tree_flatten_with_path(like)
     if [entry["path"] for entry in meta["leaves"]] != [jax.tree_util.keystr(place) for place, _ in expected]:
         raise InputError(f"{path} was made with other settings: it does not hold the same quantities")

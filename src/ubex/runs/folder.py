@@ -1,13 +1,14 @@
 """Reads a run folder: whatever is there, however the run ended. Nothing but the spec has to exist.
 
-`store.py` says what lies in the folder of a run, and `keep.py` what is kept of it.
+`store.py` says what lies in the folder of a run, `keep.py` what is kept of it, and `schema.py` what each file has to hold.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
+import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,14 +16,16 @@ from typing import Any
 
 import pandas as pd
 
+from ubex.runs import schema
 from ubex.runs.records import Cell, FigureSpec, Table
+from ubex.runs.schema import COLUMNS
 from ubex.types import InputError
 
+SEED = re.compile(r"seed-(0|[1-9][0-9]{0,8})", re.ASCII)
+"""Names of the folders of seeds."""
 RESULTS, CURVES, TABLES, SPEC, HISTORY = "results.csv", "curves.csv", "tables.json", "spec.json", "history.jsonl"
 WIDE = "wide.csv"
 """What `ubex keep --wide` leaves in place of the tables."""
-COLUMNS = ("experiment", "environment", "method", "seed", "metric", "value")
-"""Those that every tidy table has."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class RunFolder:
     @property
     def name(self) -> str:
         """The experiment's name."""
-        return str(self.spec.get("experiment", self.path.name))
+        return str(self.spec["experiment"])
 
     @property
     def place(self) -> str:
@@ -78,7 +81,7 @@ class RunFolder:
     @property
     def seeds(self) -> int:
         """Seeds of every cell."""
-        return int(self.spec.get("seeds", 0))
+        return int(self.spec["seeds"])
 
     @property
     def total(self) -> int:
@@ -98,8 +101,7 @@ class RunFolder:
     @property
     def methods(self) -> list[str]:
         """All methods, in the order of the spec."""
-        asked = [str(cell["method"]) for cell in self.spec.get("cells", [])]
-        return list(dict.fromkeys([*asked, *self.results["method"].astype(str)]))
+        return list(dict.fromkeys([*(cell["method"] for cell in self.spec["cells"]), *self.results["method"]]))
 
 
 def run_folders(folder: Path) -> list[Path]:
@@ -123,20 +125,29 @@ def created(path: Path) -> str:
         return ""
 
 
+def read_all(folder: Path) -> tuple[list[RunFolder], list[str]]:
+    """The runs of a folder, oldest first, and a line for each that cannot be read; one of them at least has to be sound."""
+    runs, broken = [], []
+    for place in run_folders(folder):
+        try:
+            runs.append(read(place))
+        except InputError as error:
+            broken.append(str(error))
+    if not runs:
+        raise InputError(broken[0])
+    return runs, broken
+
+
 def read(path: Path) -> RunFolder:
     """A run as it is on disk; only a missing or broken spec is an error."""
     spec = read_spec(path)
     problems: list[str] = []
     cells, failures = [], []
-    try:
-        for entry in spec.get("cells", []):
-            cell = Cell(spec["experiment"], entry["environment"], entry["method"], entry["settings"])
-            state, errors = read_cell(path / "cells" / entry["id"], cell.label, int(spec["seeds"]))
-            cells.append(state)
-            failures += errors
-        figures = [FigureSpec(**entry) for entry in spec.get("figures", [])]
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path / SPEC} is not a run's spec: {type(error).__name__} {error}") from None
+    for entry in spec["cells"]:
+        cell = Cell(spec["experiment"], entry["environment"], entry["method"], entry["settings"])
+        state, errors = read_cell(path / "cells" / entry["id"], cell.label, spec["seeds"])
+        cells.append(state)
+        failures += errors
     finished = any(cell.done for cell in cells)
     results = load(path, RESULTS, problems, expected=finished)
     if results is not None and not (path / "cells").exists():  # only the tables were kept
@@ -150,7 +161,7 @@ def read(path: Path) -> RunFolder:
         results=pd.DataFrame(columns=list(COLUMNS)) if results is None else results,
         curves=load(path, CURVES, problems, expected=False),
         tables=tables(path, problems),
-        figures=figures,
+        figures=schema.figures(spec),
         problems=problems,
     )
 
@@ -160,8 +171,10 @@ def read_cell(place: Path, label: str, seeds: int) -> tuple[CellState, list[Fail
     done: list[int] = []
     seconds = 0.0
     errors: dict[tuple[str, str], list[int]] = {}
-    for seed in range(seeds):
-        folder = place / f"seed-{seed}"
+    found = {int(path.name.removeprefix("seed-")): path for path in place.glob("seed-*") if SEED.fullmatch(path.name)}
+    for seed, folder in sorted(found.items()):
+        if seed >= seeds:
+            continue
         if (folder / "done.json").is_file():
             done.append(seed)
             seconds = max(seconds, as_seconds(json_at(folder / "done.json").get("seconds")))
@@ -184,15 +197,15 @@ def from_results(results: pd.DataFrame, entry: Mapping[str, Any], state: CellSta
 def json_at(path: Path) -> dict[str, Any]:
     """A JSON object on disk, or an empty one where it is missing or broken."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = schema.json_at(path)
+    except InputError:
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def load(path: Path, name: str, problems: list[str], *, expected: bool) -> pd.DataFrame | None:
     """One of the tidy tables, or nothing, with a word in `problems` where it should be there."""
-    if not table_file(path, name).is_file():
+    if not table_file(path, name).exists():
         if expected:
             problems.append(f"Seeds have finished but there is no {name} yet: the same `ubex run` command writes it.")
         return None
@@ -212,8 +225,8 @@ def history(path: Path) -> list[dict[str, Any]]:
     entries = []
     for line in text.splitlines():
         try:
-            entry = json.loads(line)
-        except ValueError:
+            entry = schema.parsed(line)
+        except (ValueError, RecursionError):
             continue
         if isinstance(entry, dict):
             entries.append(entry)
@@ -222,30 +235,23 @@ def history(path: Path) -> list[dict[str, Any]]:
 
 def tables(path: Path, problems: list[str]) -> list[Table]:
     """The experiment's own tables."""
-    if not (path / TABLES).is_file():
-        return []
     try:
-        entries = json.loads((path / TABLES).read_text(encoding="utf-8"))
-        return [Table(t["title"], t["columns"], t["rows"], t.get("note", "")) for t in entries]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        problems.append(f"{path / TABLES} cannot be read: {error}")
+        return schema.tables_at(path / TABLES) if (path / TABLES).exists() else []
+    except InputError as error:
+        problems.append(str(error))
         return []
 
 
 def as_seconds(value: Any) -> float:
     """A number of seconds, 0 where there is none."""
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    return float(value) if isinstance(value, (int, float)) and 0.0 <= value < math.inf else 0.0
 
 
 def read_spec(root: Path) -> dict[str, Any]:
     """The spec of a run folder."""
-    try:
-        spec: dict[str, Any] = json.loads((root / SPEC).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{root} is not a run folder: it has no {SPEC}") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{root / SPEC} cannot be read: {error}") from None
-    return spec
+    if not (root / SPEC).exists():
+        raise InputError(f"{root} is not a run folder: it has no {SPEC}")
+    return schema.spec_at(root / SPEC)
 
 
 def load_results(path: str | os.PathLike[str]) -> pd.DataFrame:
@@ -276,35 +282,11 @@ def table_file(path: Path, name: str) -> Path:
     """The file of one of the tables of a run folder, where the wide one stands for the results; a file is itself."""
     if not path.is_dir():
         return path
-    return path / (WIDE if name == RESULTS and (path / WIDE).is_file() else name)
+    return path / (WIDE if name == RESULTS and (path / WIDE).exists() else name)
 
 
 def _load(path: Path, name: str) -> pd.DataFrame:
     target = table_file(path, name)
-    if not target.is_file():
+    if not target.exists():
         raise InputError(f"no {name} at {target}")
-    try:
-        table = pd.read_csv(target)
-        table = narrowed(table, read_spec(path)) if target.name == WIDE and target != path else table
-    except (ValueError, KeyError, OSError) as error:
-        raise InputError(f"{target} cannot be read: {error}") from None
-    missing = [column for column in COLUMNS if column not in table.columns]
-    if missing:
-        raise InputError(f"{target} is not a table of results: it lacks the column {missing[0]}")
-    return table
-
-
-def shared(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a line of results that all cells of a run have in common."""
-    cells = [{"environment": cell["environment"], **cell["settings"]} for cell in spec["cells"]]
-    return {name: value for name, value in cells[0].items() if all(name in cell and cell[name] == value for cell in cells)}
-
-
-def narrowed(wide: pd.DataFrame, spec: Mapping[str, Any]) -> pd.DataFrame:
-    """The tidy table of a wide one; values that a cell lacks, or that are not numbers, are left out."""
-    settings = dict.fromkeys(name for cell in spec["cells"] for name in cell["settings"])
-    absent = {name: value for name, value in shared(spec).items() if name not in wide.columns}
-    whole = wide.assign(experiment=spec["experiment"], **absent)
-    heads = [name for name in ("experiment", "environment", "method", "seed", *settings) if name in whole.columns]
-    rows = whole.melt(heads, var_name="metric").dropna(subset="value")
-    return rows[[*COLUMNS, *(name for name in heads if name not in COLUMNS)]].reset_index(drop=True)
+    return schema.wide_at(target, read_spec(path)) if target.name == WIDE and target != path else schema.tidy_at(target)

@@ -20,7 +20,7 @@ import pandas as pd
 import tyro
 
 from ubex import checks
-from ubex.runs import folder, store
+from ubex.runs import folder, schema, store
 from ubex.types import InputError
 
 HOME = Path("results")
@@ -58,7 +58,7 @@ def keep(run: Path, target: Path | None = None, columns: Sequence[str] = (), *, 
     """
     if wide and columns:
         raise InputError("--columns chooses curves and --wide keeps none: give one of the two")
-    spec = read_spec(run)
+    spec = folder.read_spec(run)
     target = HOME / spec["experiment"] / run.resolve().name if target is None else target
     check_free(target, run, spec)
     files = dict(contents(run, spec, columns, wide))
@@ -71,16 +71,6 @@ def keep(run: Path, target: Path | None = None, columns: Sequence[str] = (), *, 
     return target
 
 
-def read_spec(run: Path) -> dict[str, Any]:
-    """The spec of a run folder, if it has what is needed here."""
-    spec = folder.read_spec(run)
-    try:
-        _ = same_run(spec), folder.shared(spec)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise InputError(f"{run / folder.SPEC} is not a run's spec: {type(error).__name__} {error}") from None
-    return spec
-
-
 def check_free(target: Path, run: Path, spec: Mapping[str, Any]) -> None:
     """Refuses a target that is no folder, the run itself, or a folder with anything but this run's results."""
     if target.exists() and not target.is_dir():
@@ -88,7 +78,7 @@ def check_free(target: Path, run: Path, spec: Mapping[str, Any]) -> None:
     if target.resolve() == run.resolve():
         raise InputError(f"{target} is the run folder itself: give another TARGET")
     if (target / folder.SPEC).exists():
-        before, now = same_run(read_spec(target)), same_run(spec)
+        before, now = same_run(folder.read_spec(target)), same_run(spec)
         differs = next((name for name in [*now, *before] if before.get(name) != now.get(name)), None)
         if differs is not None:
             values = f"{differs} {before.get(differs, 'absent')} there, {now.get(differs, 'absent')} here"
@@ -146,7 +136,7 @@ def typed(command: Sequence[str]) -> list[str]:
 
 def widened(results: pd.DataFrame, spec: Mapping[str, Any]) -> pd.DataFrame:
     """The tidy table with one line per cell and seed and one column per metric; what all cells share is left out."""
-    common = [name for name in folder.shared(spec) if results[name].nunique(dropna=False) == 1]
+    common = [name for name in schema.shared(spec) if results[name].nunique(dropna=False) == 1]
     heads = [name for name in results.columns if name not in ("experiment", "metric", "value", *common)]
     line = results.groupby(heads, sort=False, dropna=False).ngroup()
     lines = results[heads].groupby(line).head(1).reset_index(drop=True)

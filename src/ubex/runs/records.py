@@ -9,14 +9,17 @@ from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import jax
 
+from ubex.fields import Within
 from ubex.keys import named
 from ubex.types import Key
 
 Setting = str | int | float | bool
+DRAWABLE = 1e100
+"""The largest number that figures show: squares of larger ones are none."""
 UNRECORDED: Mapping[str, bool] = MappingProxyType({"recorded": False})
 """Metadata of fields that are no settings: `spec.json` says what they say in another way."""
 IF_GIVEN: Mapping[str, bool] = MappingProxyType({"if_given": True})
@@ -126,7 +129,7 @@ class FigureSpec:
     """Column that makes one panel each; none if empty."""
     log: bool = False
     """Logarithmic vertical axis."""
-    cap: float | None = None
+    cap: Annotated[float, Within(-DRAWABLE, DRAWABLE)] | None = None
     """Bars and lines end here; the numbers on them do not."""
 
 

@@ -27,7 +27,8 @@ from ubex.runs.folder import TABLES, load_results
 from ubex.runs.jobs import Failed, Job, Result, Runnable
 from ubex.runs.progress import Display
 from ubex.runs.records import Cell, Table, settings_of
-from ubex.runs.store import FORMAT, Store, write_atomically
+from ubex.runs.schema import FORMAT
+from ubex.runs.store import Store, write_atomically
 from ubex.runs.tracking import TRACKERS, Tracker
 
 TABLE_SECONDS = 1.0

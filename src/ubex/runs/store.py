@@ -29,15 +29,16 @@ from typing import IO, Any
 
 import pandas as pd
 
-from ubex.runs.folder import COLUMNS, CURVES, HISTORY, RESULTS, SPEC, read_spec
+from ubex.runs import schema
+from ubex.runs.folder import CURVES, HISTORY, RESULTS, SPEC, read_spec
 from ubex.runs.records import Cell, Curve, Outcome
+from ubex.runs.schema import COLUMNS
 from ubex.types import InputError
 
 LOCK = ".lock"
 ARTIFACTS = "artifacts"
 ARTIFACT_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", re.ASCII)
 """No folders, nothing that an address or a shell could stumble over; a leading dot marks files that are being written."""
-FORMAT = 1
 
 
 class StorageError(Exception):
@@ -245,7 +246,7 @@ def hold(root: Path) -> IO[str]:
 
 def with_seeds(there: dict[str, Any], here: Mapping[str, Any]) -> dict[str, Any]:
     """The spec of a folder with the seeds and the command of a run that wants more of them; the spec itself if it does not."""
-    before, now = there.get("settings", {}).get("seeds"), here["settings"].get("seeds")
+    before, now = there["settings"].get("seeds"), here["settings"].get("seeds")
     if not (isinstance(before, int) and isinstance(now, int) and before < now):
         return there
     return {**there, "settings": {**there["settings"], "seeds": now}, "seeds": here["seeds"], "command": here["command"]}
@@ -253,8 +254,6 @@ def with_seeds(there: dict[str, Any], here: Mapping[str, Any]) -> dict[str, Any]
 
 def check_same(there: Mapping[str, Any], here: Mapping[str, Any], root: Path) -> None:
     """Refuses to mix two runs in one folder, and shows in what they differ."""
-    if there.get("format") != here["format"]:
-        raise InputError(f"--out {root} was written in format {there.get('format')}, this is {here['format']}")
     if there["experiment"] != here["experiment"]:
         raise InputError(f"--out {root} holds the experiment {there['experiment']}, not {here['experiment']}")
     before, now = dict(there["settings"]), json.loads(json.dumps(here["settings"]))
@@ -273,7 +272,7 @@ def read_outcome(place: Path) -> Outcome | None:
     """What a finished cell and seed left, or nothing where it is damaged."""
     try:
         metrics = (place / "metrics.json").read_bytes()
-        if json.loads((place / "done.json").read_bytes())["metrics_sha256"] != checksum(metrics):
+        if schema.json_at(place / "done.json")["metrics_sha256"] != checksum(metrics):
             return None
         return from_json(json.loads(metrics))
     except (OSError, ValueError, KeyError, TypeError):
