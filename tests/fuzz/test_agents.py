@@ -45,6 +45,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "map": (lambda **given: made().uncertainty_map(**given), {"observations": np.array([0, 1]), "axes": (0, 1), "points": 5}),
     "evaluate": (lambda **given: made().evaluate(**given), {"episodes": 1, "env": None, "deterministic": True, "seed": 0}),
     "load": (ubex.Agent.load, {"path": "nothing.ubex", "env": None, "termination": None, "reward": None}),
+    "results": (ubex.load_results, {"path": "results.csv"}),
+    "curves": (ubex.load_curves, {"path": "curves.csv"}),
     "save": (lambda path: made().save(path), {"path": "agent.ubex"}),
 }
 

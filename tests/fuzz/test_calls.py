@@ -75,7 +75,7 @@ def odd_calls(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("as_users_have_it")
-@campaign(0.4)
+@campaign(0.3)
 @hypothesis.given(odd_calls())
 def test_odd_arguments_are_refused_in_one_line_or_have_an_answer(call: tuple[str, dict[str, Any]]) -> None:
     name, arguments = call

@@ -158,7 +158,7 @@ def harmless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("as_users_have_it", "harmless")
-@campaign(0.3)
+@campaign(0.2)
 @hypothesis.given(odd_lines())
 def test_odd_lines_are_refused_in_one_line_or_understood(line: list[str]) -> None:
     said = io.StringIO()

@@ -266,7 +266,7 @@ def test_two_processes_on_one_folder_and_an_interrupt(tmp_path: Path) -> None:
         output, _ = first.communicate()
     finally:
         first.kill()
-        first.communicate()
+        first.wait()
     assert "interrupted: what is finished is kept" in output
     assert output.strip().endswith("130")
     history = (tmp_path / "run" / "history.jsonl").read_text()

@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from ubex import checks
 from ubex.runs import schema
 from ubex.runs.records import Cell, FigureSpec, Table
 from ubex.runs.schema import COLUMNS
@@ -263,7 +264,7 @@ def load_results(path: str | os.PathLike[str]) -> pd.DataFrame:
         >>> ubex.load_results("results.csv").loc[0, "method"]
         'pombu'
     """
-    return _load(Path(path), RESULTS)
+    return _load(checks.path("path", path), RESULTS)
 
 
 def load_curves(path: str | os.PathLike[str]) -> pd.DataFrame:
@@ -275,7 +276,7 @@ def load_curves(path: str | os.PathLike[str]) -> pd.DataFrame:
         >>> int(ubex.load_curves("curves.csv").loc[0, "episode"])
         7
     """
-    return _load(Path(path), CURVES)
+    return _load(checks.path("path", path), CURVES)
 
 
 def table_file(path: Path, name: str) -> Path:

@@ -9,12 +9,16 @@ import json
 import random
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 from markupsafe import escape
+from odd import campaign
 
 from ubex import load_curves, load_results
 from ubex.report import figures, html, markdown
@@ -26,8 +30,6 @@ from ubex.types import InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of numbers that are not finite
 Edit: TypeAlias = Callable[[Any], Any]
-MUTATIONS = 150
-"""Of the campaign."""
 FIGURES = [
     FigureSpec("bars", "Bars", "bars", "regret", "size", "regret", x="size", facet="noise", cap=5.0),
     FigureSpec("lines", "Lines", "lines", "regret", "size", "regret", x="size", log=True),
@@ -354,10 +356,10 @@ def test_a_folder_in_the_place_of_a_file_is_said(sound: Path, tmp_path: Path) ->
     assert [line.endswith("cannot be read: Is a directory") for line in folder.read(run).problems] == [True] * 3
 
 
-@pytest.mark.parametrize("number", range(MUTATIONS))
-def test_a_report_or_one_line(number: int, sound: Path, tmp_path: Path) -> None:
-    run, what = mutate(random.Random(number), sound, tmp_path / "run")
-    try:
+@campaign(0.1)
+@hypothesis.given(st.integers(0, 2**32))
+def test_a_report_or_one_line(sound: Path, number: int) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        run, what = mutate(random.Random(number), sound, Path(place) / "run")
+        hypothesis.note(what)
         reported(run)
-    except Exception as error:
-        raise AssertionError(f"{what}: {type(error).__name__} {error}") from error
