@@ -29,7 +29,8 @@ _equation = jax.jit(bellman.equation)
 _solve = jax.jit(jnp.linalg.solve)
 _with_actions = jax.jit(bellman.with_actions)
 _next_values = jax.jit(bellman.next_values, static_argnames="needs_chi_square")
-_gap_mdp = jax.jit(bellman.gap_mdp)
+_changes = jax.jit(bellman.changes)
+_gap_rewards = jax.jit(bellman.gap_rewards)
 _centred_next_values = jax.jit(bellman.centred_next_values)
 _direct = jax.jit(uncertainty.direct, static_argnames=("estimator", "ddof"))
 _local_rewards = jax.jit(uncertainty.local_rewards, static_argnames=("estimator", "ddof"))
@@ -129,8 +130,10 @@ def over_chunks(
     for part in chunk_slices(p.shape[0], p.nbytes):
         chunk = on_device(p, r, part)
         if estimator.centred:
-            members.append(values(_gap_mdp(chunk, average, mean_values, policy, discount), policy, discount, terminal))
-            parts.append(_centred_next_values(chunk, members[-1], average.p, mean_values, policy))
+            change = _changes(chunk, average.p, mean_values, policy)
+            gaps = MDP(chunk.p, _gap_rewards(chunk, average, change, discount))
+            members.append(values(gaps, policy, discount, terminal))
+            parts.append(_centred_next_values(chunk, members[-1], change, average.p, mean_values, policy))
         else:
             members.append(values(chunk, policy, discount, terminal) if estimator.own_values else unrolled.unknown(chunk))
         if estimator.local is not None and not estimator.centred:

@@ -265,35 +265,37 @@ def centred(p_bar: Float[Array, "S A S"], mean: Values, policy: Policy) -> Centr
     )
 
 
-def gap_mdp(samples: MDP, mean: MDP, mean_values: Values, policy: Policy, discount: Scalar) -> MDP:
-    """MDPs whose values are the samples' own minus those of the mean MDP: small where these are, whatever both have in common.
+def changes(samples: MDP, p_bar: Float[Array, "S A S"], mean: Values, policy: Policy) -> MeanSums:
+    """What is different under every sample's p and under the mean one."""
+    known = centred(p_bar, mean, policy)
+    found: MeanSums = jax.lax.map(lambda p: known.sums(p - p_bar), jnp.asarray(samples.p))
+    return found
+
+
+def gap_rewards(samples: MDP, mean: MDP, change: MeanSums, discount: Scalar) -> Float[Array, "N S A"]:
+    """Rewards whose values are the samples' own minus those of the mean MDP, without what both have in common.
 
     V_i - V = (r_i - r) + discount (p_i - p) V + discount p_i (V_i - V).
     """
-    p, r, p_bar = (jnp.asarray(x) for x in (samples.p, samples.r, mean.p))
-    known = centred(p_bar, mean_values, policy)
-    change = jax.lax.map(lambda p: known.sums(p - p_bar).first, p)
-    return MDP(p, r - jnp.asarray(mean.r)[None] + discount * change)
+    return jnp.asarray(samples.r) - jnp.asarray(mean.r)[None] + discount * change.first
 
 
-def centred_next_values(samples: MDP, gaps: Values, p_bar: Float[Array, "S A S"], mean: Values, policy: Policy) -> Moments:
-    """`next_values` for an estimator with `centred`, from the values of `gap_mdp`; what it does not look at is NaN."""
+def centred_next_values(
+    samples: MDP, gaps: Values, change: MeanSums, p_bar: Float[Array, "S A S"], mean: Values, policy: Policy
+) -> Moments:
+    """`next_values` for an estimator with `centred`, from the values of `gap_rewards`; what it does not look at is NaN."""
     known = centred(p_bar, mean, policy)
     bar = known.sums(p_bar).first
-
-    def one(member: tuple[Float[Array, "S A S"], Values]) -> tuple[Array, ...]:
-        p, gap = member
-        change = known.sums(p - p_bar)
-        return change.first, *known.drops(bar, change), *known.rises(p, gap, bar + change.first)
-
-    bar_q, drop_v, drop_q, rise_v, rise_q = jax.lax.map(one, (jnp.asarray(samples.p), gaps))
-    bar_v = jax.vmap(policy_average, in_axes=(0, None))(bar_q, policy)
+    drop_v, drop_q = jax.vmap(lambda change: known.drops(bar, change))(change)
+    members = (jnp.asarray(samples.p), gaps, change.first)
+    rise_v, rise_q = jax.lax.map(lambda member: known.rises(member[0], member[1], bar + member[2]), members)
+    bar_v = jax.vmap(policy_average, in_axes=(0, None))(change.first, policy)
 
     def moments(mean_bar: Float[Array, "N *sa"], drop: Float[Array, "N *sa"], rise: Float[Array, "N *sa"]) -> NextValues:
         none = jnp.full_like(mean_bar, jnp.nan)
         return NextValues(mean_bar, none, none, none, none[0], none, jnp.asarray(jnp.nan, none.dtype), drop, rise)
 
-    return Moments(moments(bar_v, drop_v, rise_v), moments(bar_q, drop_q, rise_q))
+    return Moments(moments(bar_v, drop_v, rise_v), moments(change.first, drop_q, rise_q))
 
 
 def chi_square(p: Float[Array, "*sa T"], p_bar: Float[Array, "*sa T"]) -> Float[Array, "*sa"]:

@@ -189,8 +189,9 @@ def estimate(
     def step(_: Steps, after: Unrolling) -> Unrolling:
         going = samples
         if estimator.centred:  # members are differences from the mean values then
-            going = bellman.gap_mdp(samples, mean, after.mean, policy, discount)
-            moments = bellman.centred_next_values(samples, after.members, p_bar, after.mean, policy)
+            change = bellman.changes(samples, p_bar, after.mean, policy)
+            going = MDP(samples.p, bellman.gap_rewards(samples, mean, change, discount))
+            moments = bellman.centred_next_values(samples, after.members, change, p_bar, after.mean, policy)
         else:
             moments = bellman.next_values(samples, after.members, p_bar, after.mean, policy, estimator.needs_chi_square)
         v, q = uncertainty.local_rewards(estimator, moments, rewards, policy, discount, u_min=u_min, ddof=ddof)
