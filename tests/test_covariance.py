@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from worlds import World, brute_force_values, random_ensemble, random_policy, worlds
+from worlds import (
+    World,
+    brute_force_values,
+    exact_values,
+    exact_variance,
+    nearly_certain,
+    random_ensemble,
+    random_policy,
+    worlds,
+)
 
 import ubex
 from ubex import MDP, DirichletNormal
@@ -36,6 +45,20 @@ def test_acyclic_worlds_are_exact(world: World) -> None:
     difference = ubex.policy_difference(world.samples, world.policy, other, world.discount)
     np.testing.assert_allclose(difference.mean, (v - v_other).mean(axis=0), atol=1e-9 * scale)
     np.testing.assert_allclose(difference.variance, (v - v_other).var(axis=0), atol=1e-8 * scale)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+@pytest.mark.parametrize("random_rewards", [False, True])
+@pytest.mark.parametrize("horizon", [None, 400])
+def test_difference_of_policies_keeps_its_digits(offset: float, random_rewards: bool, horizon: int | None) -> None:
+    """Policies that differ in one state, against rational numbers; values are 1e7 and differ by as little as 1e-6."""
+    for seed in range(3):
+        world = nearly_certain(seed, random_rewards, offset)
+        other = world._replace(policy=world.policy[[0, 2, 2, 3]])
+        apart = exact_values(world)[0] - exact_values(other)[0]
+        found = ubex.policy_difference(world.samples, world.policy, other.policy, world.discount, horizon=horizon)
+        np.testing.assert_allclose(found.variance, exact_variance(apart), rtol=1e-9, atol=1e-30)
+        np.testing.assert_allclose(found.mean, (apart.sum(axis=0) / len(apart)).astype(float), rtol=1e-9, atol=1e-15)
 
 
 def test_covariance_is_symmetric_and_positive() -> None:

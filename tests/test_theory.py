@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
-from worlds import World, brute_force_values, worlds
+from worlds import World, brute_force_values, exact_values, exact_variance, nearly_certain, worlds
 
 from ubex import MDP, Estimator, ube, value_variance
 from ubex.estimators import ESTIMATORS
@@ -83,6 +83,28 @@ def test_known_rewards_what_claims_to_be_exact_equals_brute_force(world: World, 
 @given(world=worlds(random_rewards=True))
 def test_unknown_rewards_what_claims_to_be_exact_equals_brute_force(world: World, estimator: str) -> None:
     check_equals_brute_force(world, estimator)
+
+
+@pytest.mark.parametrize("estimator", ["exact-ube", "exact-ube-1", "exact-ube-2"])
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_the_three_forms_keep_their_digits_where_rows_are_nearly_certain(
+    estimator: str, deterministic: bool, offset: float
+) -> None:
+    """Against rational numbers, relative to each variance itself: as small as 1e-14 next to values of 1e7.
+
+    The seeds are worlds in which no row's own deviations cancel: what remains of such rows is known to fewer digits.
+    """
+    for seed, random_rewards in ((0, False), (2, False), (4, False), (10, False), (3, True)):
+        world = nearly_certain(seed, random_rewards, offset)
+        if deterministic:
+            world = world._replace(policy=np.eye(2)[[0, 1, 0, 1]])
+        found = value_variance(world.samples, world.policy, world.discount, estimator=estimator, u_min=-np.inf)
+        for field, values in zip(("v", "q"), exact_values(world), strict=True):
+            true = exact_variance(values)
+            np.testing.assert_allclose(getattr(found, field), true, rtol=TOLERANCE, atol=1e-15 * true.max())
+            mean = (values.sum(axis=0) / len(values)).astype(float)
+            np.testing.assert_allclose(getattr(found, f"{field}_mean"), mean, rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("estimator", BOUNDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import product
 from typing import NamedTuple
 
@@ -87,3 +88,46 @@ def random_ensemble(seed: int, num_models: int, num_states: int, num_actions: in
 def random_policy(seed: int, num_states: int, num_actions: int) -> np.ndarray:
     """A stochastic policy."""
     return np.random.default_rng(seed).dirichlet(np.ones(num_actions), size=num_states)
+
+
+def nearly_certain(seed: int, random_rewards: bool, offset: float) -> World:
+    """An acyclic world whose rows are within 1e-6 of 0 or 1 and whose rewards, also at its end, have a common offset.
+
+    All is dyadic, so that rows sum to 1 exactly and `fractions` see the very numbers.
+    """
+    generator, last = np.random.default_rng(seed), 3
+    choices = []
+    for state in range(last):
+        likeliest = generator.permutation(np.arange(state + 1, last + 1))[[0, -1]]
+        rare = generator.permutation([0, 1])[:, None, None] * generator.integers(3, 5, size=(1, 2, last + 1)) * 2.0**-22
+        rare[:, :, : state + 1] = 0.0
+        for action in range(2):
+            rare[:, action, likeliest[action]] = 0.0
+            rare[:, action, likeliest[action]] = 1.0 - rare[:, action].sum(axis=-1)
+        rewards = offset + generator.integers(-512, 512, size=(2, 2)) / 256.0
+        choices.append(list(product(rare, rewards if random_rewards else rewards[:1])))
+    members = list(product(*choices))
+    p, r = np.zeros((len(members), last + 1, 2, last + 1)), np.full((len(members), last + 1, 2), offset)
+    p[:, last, :, last] = 1.0
+    for index, member in enumerate(members):
+        for state, (rows, rewards) in enumerate(member):
+            p[index, state], r[index, state] = rows, rewards
+    policy = np.array([[1, 3], [2, 2], [3, 1], [1, 3]]) / 4.0
+    return World(MDP(p, r), policy, 0.875)
+
+
+def exact_values(world: World) -> tuple[np.ndarray, np.ndarray]:
+    """`brute_force_values` in rational numbers, where the end pays its reward for ever."""
+    p, r, policy = (np.vectorize(Fraction)(np.asarray(x)) for x in (*world.samples, world.policy))
+    discount = Fraction(world.discount)
+    q = r / (1 - discount)
+    v = (q * policy).sum(axis=2)
+    for state in range(p.shape[1] - 2, -1, -1):
+        q[:, state] = r[:, state] + discount * (p[:, state] * v[:, None]).sum(axis=-1)
+        v[:, state] = (q[:, state] * policy[state]).sum(axis=1)
+    return v, q
+
+
+def exact_variance(x: np.ndarray) -> np.ndarray:
+    """Variance over members of rational numbers, in float64 only at the end."""
+    return (((x - x.sum(axis=0) / len(x)) ** 2).sum(axis=0) / len(x)).astype(float)

@@ -65,8 +65,8 @@ class Rows(Protocol):
         """Mean transition probabilities."""
         ...
 
-    def known(self, values: Pair, discount: Scalar) -> Float[Array, "S A A"]:
-        """Covariance of r + discount p v between any two actions of a state, for fixed next values."""
+    def known(self, values: Pair, discount: Scalar, paid: tuple[float, float] = (1.0, 1.0)) -> Float[Array, "S A A"]:
+        """Covariance of paid r + discount p v between any two actions of a state, for fixed next values."""
         ...
 
     def trace(self, roots: Pair) -> Callable[[Float[Array, " S"]], Float[Array, "S A A"]]:
@@ -86,11 +86,11 @@ class DirichletRows(NamedTuple):
     """Sum of each row's parameters."""
     reward_variance: Float[Array, "S A"]
 
-    def known(self, values: Pair, discount: Scalar) -> Float[Array, "S A A"]:
-        """Covariance of r + discount p v for fixed next values."""
+    def known(self, values: Pair, discount: Scalar, paid: tuple[float, float] = (1.0, 1.0)) -> Float[Array, "S A A"]:
+        """Covariance of paid r + discount p v for fixed next values."""
         a, b = (v - jnp.mean(v) for v in values)  # rows sum to 1: a common offset adds nothing but rounding
         covariance = self.mean.expect(a * b) - self.mean.expect(a) * self.mean.expect(b)
-        return _own(self.reward_variance + discount**2 * covariance / (self.total + 1.0))
+        return _own(paid[0] * paid[1] * self.reward_variance + discount**2 * covariance / (self.total + 1.0))
 
     def trace(self, roots: Pair) -> Callable[[Float[Array, " S"]], Float[Array, "S A A"]]:
         """tr(Sigma C) = (sum_t p_t C_tt - p C p) / (total + 1)."""
@@ -119,9 +119,9 @@ class SampledRows(NamedTuple):
     """Deviations of the samples from the mean."""
     r: Float[Array, "N S A"]
 
-    def known(self, values: Pair, discount: Scalar) -> Float[Array, "S A A"]:
-        """Covariance of r + discount p v for fixed next values."""
-        a, b = (self.r + discount * (self.p @ v) for v in values)
+    def known(self, values: Pair, discount: Scalar, paid: tuple[float, float] = (1.0, 1.0)) -> Float[Array, "S A A"]:
+        """Covariance of paid r + discount p v for fixed next values."""
+        a, b = (share * self.r + discount * (self.p @ v) for share, v in zip(paid, values, strict=True))
         return jnp.einsum("nsa,nsb->sab", a, b) / self.r.shape[0]
 
     def trace(self, roots: Pair) -> Callable[[Float[Array, " S"]], Float[Array, "S A A"]]:
@@ -179,6 +179,21 @@ def local_uncertainty(rows: Rows, roots: Pair, values: Pair, policies: Pair, dis
         return jnp.einsum("sa,sab,sb->s", a, x, b)
 
     start = averaged(known)
+
+    def by_action(local: Float[Array, " S"]) -> Float[Array, "S A"]:
+        return jnp.einsum("saa->sa", known + discount**2 * trace(local))
+
+    alone = jnp.einsum("saa->sa", known)
+    if first_order:
+        return Local(start, alone, jnp.asarray(0, jnp.int32), jnp.asarray(True))
+    rounds, local, converged = fixed_point(start, rows.averaged_trace(roots, policies), discount)
+    return Local(jnp.where(converged, local, start), jnp.where(converged, by_action(local), alone), rounds, converged)
+
+
+def fixed_point(
+    start: Float[Array, " S"], step: Callable[[Float[Array, " S"]], Float[Array, " S"]], discount: Scalar
+) -> tuple[Int[Array, ""], Float[Array, " S"], Bool[Array, ""]]:
+    """l = start + discount^2 step(l) by iteration: the rounds, l, and whether it was reached."""
     State = tuple[Int[Array, ""], Float[Array, " S"], Float[Array, ""]]
 
     def go_on(state: State) -> Bool[Array, ""]:
@@ -190,17 +205,85 @@ def local_uncertainty(rows: Rows, roots: Pair, values: Pair, policies: Pair, dis
         better = start + discount**2 * step(local)
         return rounds + 1, better, jnp.max(jnp.abs(better - local))
 
-    def by_action(local: Float[Array, " S"]) -> Float[Array, "S A"]:
-        return jnp.einsum("saa->sa", known + discount**2 * trace(local))
-
-    alone = jnp.einsum("saa->sa", known)
-    if first_order:
-        return Local(start, alone, jnp.asarray(0, jnp.int32), jnp.asarray(True))
-    step = rows.averaged_trace(roots, policies)
     first = (jnp.asarray(0, jnp.int32), start, jnp.asarray(jnp.inf, start.dtype))
     rounds, local, change = jax.lax.while_loop(go_on, improve, first)
-    converged = jnp.isfinite(change) & (change <= TOLERANCE * jnp.max(jnp.abs(local)))
-    return Local(jnp.where(converged, local, start), jnp.where(converged, by_action(local), alone), rounds, converged)
+    return rounds, local, jnp.isfinite(change) & (change <= TOLERANCE * jnp.max(jnp.abs(local)))
+
+
+class Apart(NamedTuple):
+    """(Co)variances of a quantity under policy a and of its difference between policies a and b: nothing is subtracted."""
+
+    own: Float[Array, "..."]
+    """Of a with itself."""
+    cross: Float[Array, "..."]
+    """Of a with the difference."""
+    apart: Float[Array, "..."]
+    """Of the difference with itself."""
+
+
+def known_apart(rows: Rows, values: Pair, discount: Scalar) -> Apart:
+    """`Rows.known` for a's values and for how much they are above b's, whose rewards are the same."""
+    v, above = values
+    return Apart(
+        rows.known((v, v), discount),
+        rows.known((v, above), discount, (1.0, 0.0)),
+        rows.known((above, above), discount, (0.0, 0.0)),
+    )
+
+
+def averaged_apart(known: Apart, policies: Pair) -> Apart:
+    """The policies' average of e_a, and of e_a - e_b = sum (a - b) e(a's values) + sum b e(a's values above b's)."""
+    a, b = policies
+    change = a - b
+
+    def averaged(x: Float[Array, "S A"], known: Float[Array, "S A A"], y: Float[Array, "S A"]) -> Float[Array, " S"]:
+        return jnp.einsum("sa,sab,sb->s", x, known, y)
+
+    own, cross, apart = known
+    return Apart(
+        averaged(a, own, a),
+        averaged(a, own, change) + averaged(a, cross, b),
+        averaged(change, own, change) + 2.0 * averaged(change, cross, b) + averaged(b, apart, b),
+    )
+
+
+def plus(now: Apart, later: Apart, discount: Scalar) -> Apart:
+    """What a step adds to what comes after it."""
+    return Apart(*(x + discount**2 * y for x, y in zip(now, later, strict=True)))
+
+
+def difference(
+    rows: Rows, roots: Pair, root_change: Float[Array, "S S"], values: Pair, policies: Pair, discount: Scalar, first_order: bool
+) -> tuple[Float[Array, " S"], Bool[Array, ""]]:
+    """Var[V_a - V_b], with G_a - G_b as `root_change` and V_a, V_a - V_b in the mean MDP as `values`.
+
+    The deviation of V_a - V_b is (G_a - G_b) e_a + G_b (e_a - e_b), so that what both have in common never enters. Where the
+    fixed point is not reached, all is of first order.
+    """
+    (a, b), (root_a, root_b) = policies, roots
+    known = known_apart(rows, values, discount)
+    first = averaged_apart(known, policies)
+    if first_order:
+        return _spread(first, root_change, root_b), jnp.asarray(True)
+
+    none = jnp.zeros_like(known.own)
+    _, own, own_found = fixed_point(first.own, rows.averaged_trace((root_a, root_a), (a, a)), discount)
+    traces = Apart(rows.trace((root_a, root_a))(own), rows.trace((root_a, root_change))(own), none)
+    start = averaged_apart(plus(known, traces, discount), policies).cross
+    _, cross, cross_found = fixed_point(start, rows.averaged_trace((root_a, root_b), (a, b)), discount)
+    through_b = rows.trace((root_a, root_b))(cross)
+    apart = rows.trace((root_change, root_change))(own) + 2.0 * rows.trace((root_change, root_b))(cross)
+    traces = Apart(traces.own, traces.cross + through_b, apart)
+    start = averaged_apart(plus(known, traces, discount), policies).apart
+    _, apart, apart_found = fixed_point(start, rows.averaged_trace((root_b, root_b), (b, b)), discount)
+    found = own_found & cross_found & apart_found
+    local = Apart(*(jnp.where(found, x, y) for x, y in zip((own, cross, apart), first, strict=True)))
+    return _spread(local, root_change, root_b), found
+
+
+def _spread(local: Apart, root_change: Float[Array, "S S"], root_b: Float[Array, "S S"]) -> Float[Array, " S"]:
+    """Var[(G_a - G_b) e_a + G_b (e_a - e_b)]."""
+    return root_change**2 @ local.own + (root_change * root_b) @ (2.0 * local.cross) + root_b**2 @ local.apart
 
 
 def covariance(roots: Pair, local: Float[Array, " S"]) -> Float[Array, "S S"]:

@@ -101,7 +101,8 @@ class NextValues(NamedTuple):
     """
 
     mean_bar: Float[Array, "N *sa"]
-    """Expectation under p_i and the policy of the mean value at the next step."""
+    """Expectation under p_i and the policy of the mean value at the next step; for an estimator with `centred`, minus that
+    under the mean model."""
     var_bar: Float[Array, "N *sa"]
     """Variance under p_i and the policy of the mean value."""
     var_member: Float[Array, "N *sa"]
@@ -114,6 +115,10 @@ class NextValues(NamedTuple):
     """Sum over next states of (p_i - p_bar)^2 / p_bar; only the 2018 bound uses it, and only the tabular side has it."""
     value_bound: Float[Array, ""]
     """A bound on the absolute value of any member; only the 2018 bound uses it."""
+    drop: Float[Array, "N *sa"] | None = None
+    """total - var_bar, without that subtraction; only for an estimator with `centred`."""
+    rise: Float[Array, "N *sa"] | None = None
+    """var_member - var_bar, without that subtraction; only for an estimator with `centred`."""
 
 
 class ValueVariance(NamedTuple):

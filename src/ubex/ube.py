@@ -88,6 +88,8 @@ def gap_difference(moments: NextValues) -> Float[Array, "*sa"]:
         >>> gap_difference(moments).tolist()
         [0.5]
     """
+    if moments.rise is not None:
+        return jnp.mean(moments.rise, axis=0)
     return average_aleatoric(moments) - aleatoric(moments)
 
 
@@ -108,6 +110,8 @@ def exact_1(moments: NextValues) -> Float[Array, "*sa"]:
         >>> exact_1(moments).tolist()
         [0.5]
     """
+    if moments.drop is not None and moments.rise is not None:
+        return jnp.mean(moments.drop - moments.rise, axis=0)
     return total(moments) - average_aleatoric(moments)
 
 

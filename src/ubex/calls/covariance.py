@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from ubex import checks
 from ubex import closed_form as form
-from ubex.calls.source import Source, policy_in, posterior_of, resolve
+from ubex.calls.source import Source, common_offset, policy_in, posterior_of, raised, resolve
 from ubex.closed_form import DirichletRows, Local, Rows, SampledRows, Table
 from ubex.precision import float64
 from ubex.tabular import unrolled
@@ -61,6 +61,8 @@ class Side(NamedTuple):
     """One policy in the mean MDP."""
 
     policy: Float[Array, "S A"]
+    rows: Float[Array, "S S"]
+    """Its transition matrix, without what enters a terminal state at discount 1."""
     root: Float[Array, "S S"]
     v: Float[Array, " S"]
 
@@ -70,6 +72,9 @@ class Problem(NamedTuple):
 
     source: MDP | Posterior
     mean: MDP
+    """Without the offset."""
+    offset: float
+    """What all rewards have in common."""
     rows: Rows
     members: MDP
     """Members in which discount 1 has to end: the samples, or the mean alone."""
@@ -108,13 +113,14 @@ def value_covariance(
     """
     discount, first_order = checks.discount_factor(discount), checks.flag("first_order", first_order)
     problem = moments(posterior_of(source), key, num_models, ddof)
+    level = functools.partial(raised, offset=problem.offset, discount=discount, horizon=horizon)
     if horizon is not None:
         now = unrolled_form(problem, (policy, policy), discount, horizon, first_order).now
-        return ValueCovariance(np.asarray(now.covariance), np.asarray(now.first), True)
+        return ValueCovariance(np.asarray(now.covariance), np.asarray(level(now.first)), True)
     side = solve(problem, policy, discount)
     local, _, _ = _evaluate(problem.rows, side, discount, first_order)
     covariance = form.covariance((side.root, side.root), local.states)
-    return ValueCovariance(np.asarray(covariance), np.asarray(side.v), bool(local.converged))
+    return ValueCovariance(np.asarray(covariance), np.asarray(level(side.v)), bool(local.converged))
 
 
 @float64
@@ -143,30 +149,27 @@ def policy_difference(
     discount, first_order = checks.discount_factor(discount), checks.flag("first_order", first_order)
     problem = moments(posterior_of(source), key, num_models, ddof)
     if horizon is not None:
-        choices = ((policy, policy), (other, other), (policy, other))
-        joints = [unrolled_form(problem, pair, discount, horizon, first_order).now for pair in choices]
-        own, others, shared = (jnp.diag(joint.covariance) for joint in joints)
-        apart = jnp.maximum(own + others - 2.0 * shared, 0.0)
-        return PolicyDifference(np.asarray(joints[2].first - joints[2].second), np.asarray(apart), True)
-    sides = [solve(problem, choice, discount) for choice in (policy, other)]
-    pairs = ((sides[0], sides[0]), (sides[1], sides[1]), (sides[0], sides[1]))
-    (own, _), (others, _), (shared, _) = parts = [_shared(problem.rows, *pair, discount, first_order) for pair in pairs]
-    variance = own + others - 2.0 * shared
-    converged = all(bool(local.converged) for _, local in parts)
-    mean = sides[0].v - sides[1].v
-    return PolicyDifference(np.asarray(mean), np.asarray(jnp.maximum(variance, 0.0)), converged)
+        steps = checks.whole("horizon", horizon, 1)
+        choices = tuple(probabilities(problem, choice) for choice in (policy, other))
+        ahead = _unrolled_difference(problem.rows, jnp.asarray(problem.mean.r), choices, discount, steps, first_order)
+        apart = jnp.maximum(jnp.diag(ahead.covariance.apart), 0.0)
+        return PolicyDifference(np.asarray(ahead.above), np.asarray(apart), True)
+    sides = tuple(solve(problem, choice, discount) for choice in (policy, other))
+    mean, variance, converged = _difference(problem.rows, jnp.asarray(problem.mean.r), sides, discount, first_order)
+    return PolicyDifference(np.asarray(mean), np.asarray(jnp.maximum(variance, 0.0)), bool(converged))
 
 
 def variance(problem: Problem, policy: ArrayLike, discount: float, horizon: int | None, first_order: bool) -> ValueVariance:
     """The answer of `value_variance` by the closed form."""
+    level = functools.partial(raised, offset=problem.offset, discount=discount, horizon=horizon)
     if horizon is not None:
         step = unrolled_form(problem, (policy, policy), discount, horizon, first_order)
-        fields = (jnp.diag(step.now.covariance), step.variance, step.now.first, step.q, step.local)
+        fields = (jnp.diag(step.now.covariance), step.variance, level(step.now.first), level(step.q), step.local)
     else:
         side = solve(problem, policy, discount)
         local, v, q = _evaluate(problem.rows, side, discount, first_order)
         q_mean = jnp.asarray(problem.mean.r) + discount * problem.rows.mean.expect(side.v)
-        fields = (v, q, side.v, q_mean, local.actions)
+        fields = (v, q, level(side.v), level(q_mean), local.actions)
     return ValueVariance(*(np.asarray(field) for field in fields))
 
 
@@ -189,12 +192,18 @@ def moments(source: MDP | Posterior, key: KeyLike | None, num_models: int, ddof:
         known = jnp.arange(variances.shape[0])[:, None] == variances.shape[0] - 1
         variances = jnp.where(known, 0.0, variances) if source.terminal else variances
         rows = DirichletRows(Table(jnp.asarray(mean.p)), total, variances)
-        return Problem(source, mean, rows, MDP(np.asarray(mean.p)[None], np.asarray(mean.r)[None]))
+        return Problem(source, *centred(mean), rows, MDP(np.asarray(mean.p)[None], np.asarray(mean.r)[None]))
     p, r = resolve(source, key, num_models, ddof)
     scale = (p.shape[0] / (p.shape[0] - ddof)) ** 0.5
     centre, level = (x[0] + (x - x[:1]).mean(axis=0) for x in (p, r))  # identical members give that very member
     sampled = SampledRows(Table(jnp.asarray(centre)), jnp.asarray(scale * (p - centre)), jnp.asarray(scale * (r - level)))
-    return Problem(source, MDP(jnp.asarray(centre), jnp.asarray(level)), sampled, MDP(p, r))
+    return Problem(source, *centred(MDP(jnp.asarray(centre), jnp.asarray(level))), sampled, MDP(p, r))
+
+
+def centred(mean: MDP) -> tuple[MDP, float]:
+    """The MDP without what all its rewards have in common, and that."""
+    offset = common_offset(np.asarray(mean.r))
+    return (MDP(mean.p, jnp.asarray(mean.r) - offset) if offset else mean), offset
 
 
 def probabilities(problem: Problem, policy: ArrayLike) -> Float[Array, "S A"]:
@@ -215,7 +224,7 @@ def solve(problem: Problem, policy: ArrayLike, discount: float) -> Side:
     if terminal is not None:
         rows = jnp.where(terminal[None, :], 0.0, rows)
     root = jnp.linalg.inv(jnp.eye(rows.shape[0], dtype=rows.dtype) - discount * rows)
-    return Side(choice, root, root @ jnp.sum(choice * jnp.asarray(problem.mean.r), axis=1))
+    return Side(choice, rows, root, root @ jnp.sum(choice * jnp.asarray(problem.mean.r), axis=1))
 
 
 @functools.partial(jax.jit, static_argnames="first_order")
@@ -226,11 +235,17 @@ def _evaluate(rows: Rows, side: Side, discount: form.Scalar, first_order: bool) 
     return local, *form.variances(rows, side.root, local, discount)
 
 
-_local = jax.jit(form.local_uncertainty, static_argnames="first_order")
 _unrolled = jax.jit(unrolled.closed_form, static_argnames="first_order")
+_unrolled_difference = jax.jit(unrolled.difference, static_argnames="first_order")
 
 
-def _shared(rows: Rows, a: Side, b: Side, discount: float, first_order: bool) -> tuple[Float[Array, " S"], Local]:
-    """Covariance of the values of two policies, state by state."""
-    local = _local(rows, (a.root, b.root), (a.v, b.v), (a.policy, b.policy), discount, first_order)
-    return (a.root * b.root) @ local.states, local
+@functools.partial(jax.jit, static_argnames="first_order")
+def _difference(
+    rows: Rows, rewards: Float[Array, "S A"], sides: tuple[Side, Side], discount: form.Scalar, first_order: bool
+) -> tuple[Float[Array, " S"], Float[Array, " S"], Bool[Array, ""]]:
+    """Mean and variance of V_a - V_b, and whether the fixed point was reached; no value is subtracted from another."""
+    a, b = sides
+    change = discount * (a.rows - b.rows)
+    above = a.root @ (jnp.sum((a.policy - b.policy) * rewards, axis=1) + change @ b.v)
+    pairs = ((a.v, above), (a.policy, b.policy))
+    return above, *form.difference(rows, (a.root, b.root), a.root @ change @ b.root, *pairs, discount, first_order)

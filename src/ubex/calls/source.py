@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from ubex import checks
@@ -12,6 +14,8 @@ from ubex.tabular.posterior import TabularPosterior
 from ubex.types import MDP, InputError, KeyLike, Posterior
 
 Source = MDP | Posterior | LearnedBelief
+FAR = 1e3
+"""Rewards have a common offset where their middle is this many times what they differ by."""
 
 
 def posterior_of(source: Source) -> MDP | Posterior:
@@ -58,3 +62,21 @@ def policy_in(
     if terminal and given.ndim > 0 and len(given) == num_states - 1:
         given = np.concatenate([given, given[:1]])
     return checks.policy_array(given, num_states, num_actions)
+
+
+def common_offset(rewards: Float[np.ndarray, "*n S A"]) -> float:
+    """The middle of all rewards where it is far larger than what they differ by, else 0.
+
+    It is in every value alike and in no variance, but it costs the digits of what they differ by.
+    """
+    low, high = float(rewards.min()), float(rewards.max())
+    middle = 0.5 * low + 0.5 * high
+    return middle if abs(middle) > FAR * (high - low) else 0.0
+
+
+def raised(values: Float[Array, "..."], offset: float, discount: float, horizon: int | None) -> Float[Array, "..."]:
+    """Values with the offset of the rewards back in them."""
+    if not offset:
+        return values
+    steps = 1.0 / (1.0 - discount) if horizon is None else math.fsum(discount**step for step in range(horizon))
+    return values + offset * steps

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from ubex import checks
 from ubex.calls import covariance
-from ubex.calls.source import Source, policy_in, posterior_of, resolve
+from ubex.calls.source import Source, common_offset, policy_in, posterior_of, raised, resolve
 from ubex.estimators import Estimator, find
 from ubex.precision import float64
 from ubex.tabular import bellman, uncertainty, unrolled
@@ -29,6 +29,9 @@ _equation = jax.jit(bellman.equation)
 _solve = jax.jit(jnp.linalg.solve)
 _with_actions = jax.jit(bellman.with_actions)
 _next_values = jax.jit(bellman.next_values, static_argnames="needs_chi_square")
+_changes = jax.jit(bellman.changes)
+_gap_rewards = jax.jit(bellman.gap_rewards)
+_centred_next_values = jax.jit(bellman.centred_next_values)
 _direct = jax.jit(uncertainty.direct, static_argnames=("estimator", "ddof"))
 _local_rewards = jax.jit(uncertainty.local_rewards, static_argnames=("estimator", "ddof"))
 _propagate = jax.jit(uncertainty.propagate)
@@ -96,14 +99,17 @@ def value_variance(
         average = bellman.mean_mdp(on_device(p, r, part) for part in chunk_slices(p.shape[0], p.nbytes))
     else:
         average = MDP(*map(jnp.asarray, checks.mdp_arrays(posterior.mean())))
+    offset = 0.0 if chosen.needs_chi_square else common_offset(r)
+    if offset:
+        r, average = r - offset, MDP(average.p, jnp.asarray(average.r) - offset)
     if steps is None:
         result = over_chunks(chosen, p, r, average, actions, discount, terminal, float(u_min), ddof)
     else:
         result = _unrolled(
             chosen, on_device(p, r, slice(None)), average, actions, discount, steps, u_min=float(u_min), ddof=ddof
         )
-    fields = (result.v, result.q, result.mean.v, result.mean.q, result.local_q)
-    return ValueVariance(*(np.asarray(field) for field in fields))
+    means = (raised(mean, offset, discount, steps) for mean in (result.mean.v, result.mean.q))
+    return ValueVariance(*(np.asarray(field) for field in (result.v, result.q, *means, result.local_q)))
 
 
 def over_chunks(
@@ -123,8 +129,14 @@ def over_chunks(
     parts: list[bellman.Moments] = []
     for part in chunk_slices(p.shape[0], p.nbytes):
         chunk = on_device(p, r, part)
-        members.append(values(chunk, policy, discount, terminal) if estimator.own_values else unrolled.unknown(chunk))
-        if estimator.local is not None:
+        if estimator.centred:
+            change = _changes(chunk, average.p, mean_values, policy)
+            gaps = MDP(chunk.p, _gap_rewards(chunk, average, change, discount))
+            members.append(values(gaps, policy, discount, terminal))
+            parts.append(_centred_next_values(chunk, members[-1], change, average.p, mean_values, policy))
+        else:
+            members.append(values(chunk, policy, discount, terminal) if estimator.own_values else unrolled.unknown(chunk))
+        if estimator.local is not None and not estimator.centred:
             moments = _next_values(chunk, members[-1], average.p, mean_values, policy, estimator.needs_chi_square)
             parts.append(moments)
         jax.block_until_ready((members[-1], parts[-1:]))  # type: ignore[no-untyped-call]

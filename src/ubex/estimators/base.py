@@ -37,6 +37,8 @@ class Estimator(NamedTuple):
     """The smallest ensemble for which the estimate means something."""
     needs_chi_square: bool = False
     """Whether it looks at `NextValues.chi_square`, which costs more memory than all the rest (and is NaN otherwise)."""
+    centred: bool = False
+    """Whether all it looks at is `NextValues.mean_bar`, `drop` and `rise`: differences of variances, from centred values."""
     own_values: bool = True
     """Whether it looks at the members' own values. Where it does not, they are never solved for (and are NaN)."""
     claim: Literal["exact", "upper bound"] | None = None

@@ -14,5 +14,9 @@ def local(moments: NextValues, ddof: int) -> Float[Array, "*sa"]:
 
 
 exact_ube_1 = Estimator(
-    summary="the exact equation, first form: total - average aleatoric (Theorem 1)", local=local, claim="exact", look=7
+    summary="the exact equation, first form: total - average aleatoric (Theorem 1)",
+    local=local,
+    centred=True,
+    claim="exact",
+    look=7,
 )

@@ -4,5 +4,9 @@ from ubex import ube
 from ubex.estimators.base import Estimator
 
 exact_ube_2 = Estimator(
-    summary="the exact equation, second form: w - difference of aleatoric terms", local=ube.exact_2, claim="exact", look=8
+    summary="the exact equation, second form: w - difference of aleatoric terms",
+    local=ube.exact_2,
+    centred=True,
+    claim="exact",
+    look=8,
 )

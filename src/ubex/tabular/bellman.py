@@ -194,6 +194,110 @@ def row_moments(p: Float[Array, "S A S"], values: Values, policy: Policy) -> Row
     )
 
 
+class MeanSums(NamedTuple):
+    """Of the mean values about that of each row's likeliest next state, summed over all the other next states."""
+
+    first: Float[Array, "*n S A"]
+    second: Float[Array, "*n S A"]
+    spread: Float[Array, "*n S A"]
+    """Of the variance over the policy's actions."""
+
+
+class Centred(NamedTuple):
+    """Every row's likeliest next state under the mean MDP, and the mean values; all sums are about that state.
+
+    Its own probability multiplies nothing then: what is summed, and its rounding, is as small as the chance of all others.
+    """
+
+    likeliest: Int[Array, "S A"]
+    others: Bool[Array, "S A S"]
+    x: Float[Array, " S"]
+    """Mean state values minus the middle of their range."""
+    spread: Float[Array, " S"]
+    """Variance of the mean action values over the policy's actions."""
+    advantage: Float[Array, "S A"]
+    policy: Policy
+
+    def sums(self, p: Float[Array, "S A S"]) -> MeanSums:
+        """Of the mean values under p, or under how much one p differs from another."""
+        columns = jnp.stack([jnp.ones_like(self.x), self.x, self.x**2, self.spread], axis=1)
+        mass, x, square, spread = jnp.moveaxis(jnp.where(self.others, p, 0.0) @ columns, -1, 0)
+        at = self.x[self.likeliest]
+        return MeanSums(x - at * mass, square - at * (2.0 * x - at * mass), spread - self.spread[self.likeliest] * mass)
+
+    def rises(self, p: Float[Array, "S A S"], gap: Values, first: Float[Array, "S A"]) -> tuple[Array, Array]:
+        """Var[own value] - Var[mean value] = Cov[gap, 2 mean value + gap] under p, in V and in Q form."""
+        y = 2.0 * self.x + gap.v
+        extra = policy_average((gap.q - gap.v[:, None]) * (2.0 * self.advantage + gap.q - gap.v[:, None]), self.policy)
+        columns = jnp.stack([jnp.ones_like(y), gap.v, y, gap.v * y, extra], axis=1)
+        mass, g, y_sum, product, spread = jnp.moveaxis(jnp.where(self.others, p, 0.0) @ columns, -1, 0)
+        at_g, at_y, at_extra = (column[self.likeliest] for column in (gap.v, y, extra))
+        mean_g = g - at_g * mass
+        rise = product - at_g * y_sum - at_y * mean_g - mean_g * (y_sum - at_y * mass)
+        g_apart = self._apart(at_g + mean_g)
+        x_apart = self._apart(self.x[self.likeliest] + first)
+        rise_v = policy_average(rise + g_apart * (2.0 * x_apart + g_apart), self.policy)
+        return rise_v, rise + at_extra + spread - at_extra * mass
+
+    def drops(self, bar: Float[Array, "S A"], change: MeanSums) -> tuple[Array, Array]:
+        """Var under the mean MDP - Var under p of the mean value, in V and in Q form."""
+        drop = change.first * (2.0 * bar + change.first) - change.second
+        apart, bar_apart = self._apart(change.first), self._apart(self.x[self.likeliest] + bar)
+        drop_v = policy_average(drop - apart * (2.0 * bar_apart + apart), self.policy)
+        return drop_v, drop - change.spread
+
+    def _apart(self, x: Float[Array, "S A"]) -> Float[Array, "S A"]:
+        """Every action's x minus the policy's average of it."""
+        return x - policy_average(x, self.policy)[:, None]
+
+
+def centred(p_bar: Float[Array, "S A S"], mean: Values, policy: Policy) -> Centred:
+    """What centring needs to know of the mean MDP."""
+    likeliest = jnp.argmax(p_bar, axis=-1)
+    advantage = mean.q - mean.v[:, None]
+    return Centred(
+        likeliest=likeliest,
+        others=jnp.arange(p_bar.shape[-1])[None, None] != likeliest[..., None],
+        x=mean.v - 0.5 * (jnp.max(mean.v) + jnp.min(mean.v)),
+        spread=policy_average(advantage**2, policy),
+        advantage=advantage,
+        policy=policy,
+    )
+
+
+def changes(samples: MDP, p_bar: Float[Array, "S A S"], mean: Values, policy: Policy) -> MeanSums:
+    """What is different under every sample's p and under the mean one."""
+    known = centred(p_bar, mean, policy)
+    found: MeanSums = jax.lax.map(lambda p: known.sums(p - p_bar), jnp.asarray(samples.p))
+    return found
+
+
+def gap_rewards(samples: MDP, mean: MDP, change: MeanSums, discount: Scalar) -> Float[Array, "N S A"]:
+    """Rewards whose values are the samples' own minus those of the mean MDP, without what both have in common.
+
+    V_i - V = (r_i - r) + discount (p_i - p) V + discount p_i (V_i - V).
+    """
+    return jnp.asarray(samples.r) - jnp.asarray(mean.r)[None] + discount * change.first
+
+
+def centred_next_values(
+    samples: MDP, gaps: Values, change: MeanSums, p_bar: Float[Array, "S A S"], mean: Values, policy: Policy
+) -> Moments:
+    """`next_values` for an estimator with `centred`, from the values of `gap_rewards`; what it does not look at is NaN."""
+    known = centred(p_bar, mean, policy)
+    bar = known.sums(p_bar).first
+    drop_v, drop_q = jax.vmap(lambda change: known.drops(bar, change))(change)
+    members = (jnp.asarray(samples.p), gaps, change.first)
+    rise_v, rise_q = jax.lax.map(lambda member: known.rises(member[0], member[1], bar + member[2]), members)
+    bar_v = jax.vmap(policy_average, in_axes=(0, None))(change.first, policy)
+
+    def moments(mean_bar: Float[Array, "N *sa"], drop: Float[Array, "N *sa"], rise: Float[Array, "N *sa"]) -> NextValues:
+        none = jnp.full_like(mean_bar, jnp.nan)
+        return NextValues(mean_bar, none, none, none, none[0], none, jnp.asarray(jnp.nan, none.dtype), drop, rise)
+
+    return Moments(moments(bar_v, drop_v, rise_v), moments(change.first, drop_q, rise_q))
+
+
 def chi_square(p: Float[Array, "*sa T"], p_bar: Float[Array, "*sa T"]) -> Float[Array, "*sa"]:
     """Sum over next states of (p - p_bar)^2 / p_bar, where a next state of probability 0 adds nothing."""
     possible = p_bar > 0
@@ -206,7 +310,8 @@ def merge(parts: Sequence[Moments]) -> Moments:
     def joined(parts: Sequence[NextValues]) -> NextValues:
         members = {
             field: jnp.concatenate([getattr(part, field) for part in parts])
-            for field in ("mean_bar", "var_bar", "var_member", "var_gap", "chi_square")
+            for field in ("mean_bar", "var_bar", "var_member", "var_gap", "chi_square", "drop", "rise")
+            if getattr(parts[0], field) is not None
         }
         bound = jnp.max(jnp.stack([part.value_bound for part in parts]))
         return NextValues(total=parts[0].total, value_bound=bound, **members)

@@ -88,6 +88,48 @@ def closed_form_step(
     return Step(Joint(*means, covariance), q_a, local, variance)
 
 
+class AheadOf(NamedTuple):
+    """Policy a and how far it is ahead of policy b, with the same number of steps to go."""
+
+    v: Float[Array, " S"]
+    above: Float[Array, " S"]
+    """Mean values of a minus those of b."""
+    covariance: form.Apart
+
+
+def difference(
+    rows: Rows, rewards: Float[Array, "S A"], policies: Pair, discount: Scalar, horizon: Steps, first_order: bool
+) -> AheadOf:
+    """V_a - V_b at h: (a - b) of what follows under a, and b of how far a is ahead at h + 1. Fresh rows at every step."""
+    a, b = policies
+    num_states = rewards.shape[0]
+    unit = jnp.eye(num_states, dtype=rewards.dtype)
+    ones, nothing = jnp.ones(num_states, rewards.dtype), jnp.zeros((num_states, num_states), rewards.dtype)
+    p_a, p_b, p_change = (jnp.einsum("sa,sat->st", weight, rows.mean.times(unit)) for weight in (a, b, a - b))
+
+    def step(_: Steps, after: AheadOf) -> AheadOf:
+        own, cross, apart = after.covariance
+        known = form.known_apart(rows, (after.v, after.above), discount)
+        if not first_order:
+            traces = form.Apart(*(rows.trace((later, unit))(ones) for later in after.covariance))
+            known = form.plus(known, traces, discount)
+        local = form.averaged_apart(known, policies)
+        mixed = p_change @ cross @ p_b.T
+        through = form.Apart(
+            p_a @ own @ p_a.T,
+            p_a @ (own @ p_change.T + cross @ p_b.T),
+            p_change @ own @ p_change.T + mixed + mixed.T + p_b @ apart @ p_b.T,
+        )
+        q = rewards + discount * rows.mean.expect(after.v)
+        above = jnp.sum((a - b) * q, axis=1) + discount * p_b @ after.above
+        covariance = form.plus(form.Apart(*map(jnp.diag, local)), through, discount)
+        return AheadOf(jnp.sum(a * q, axis=1), above, covariance)
+
+    last = AheadOf(nothing[0], nothing[0], form.Apart(nothing, nothing, nothing))
+    found: AheadOf = jax.lax.fori_loop(0, horizon, step, last)
+    return found
+
+
 def values(mdp: MDP, policy: Policy, discount: Scalar, horizon: Steps) -> Values:
     """Values of a policy over `horizon` steps in one MDP or, with a leading axis, in each of N."""
     start = jnp.zeros_like(jnp.asarray(mdp.r))
@@ -145,13 +187,19 @@ def estimate(
     last = Unrolling(Values(nothing[:, 0], nothing), members, nothing[:, 0], nothing, nothing[:, 0], nothing)
 
     def step(_: Steps, after: Unrolling) -> Unrolling:
-        moments = bellman.next_values(samples, after.members, p_bar, after.mean, policy, estimator.needs_chi_square)
+        going = samples
+        if estimator.centred:  # members are differences from the mean values then
+            change = bellman.changes(samples, p_bar, after.mean, policy)
+            going = MDP(samples.p, bellman.gap_rewards(samples, mean, change, discount))
+            moments = bellman.centred_next_values(samples, after.members, change, p_bar, after.mean, policy)
+        else:
+            moments = bellman.next_values(samples, after.members, p_bar, after.mean, policy, estimator.needs_chi_square)
         v, q = uncertainty.local_rewards(estimator, moments, rewards, policy, discount, u_min=u_min, ddof=ddof)
         through = bellman.policy_average(bellman.backup(MDP(p_bar, nothing), after.v, discount**2), policy)
         after_q = bellman.policy_average(after.q, policy)
         return Unrolling(
             mean=back(mean, after.mean, policy, discount),
-            members=back(samples, after.members, policy, discount) if estimator.own_values else after.members,
+            members=back(going, after.members, policy, discount) if estimator.own_values else after.members,
             v=v + through,
             q=bellman.backup(MDP(p_bar, q), after_q, discount**2),
             local_v=v,
