@@ -14,7 +14,7 @@ WEB := tests/report/test_browser.py tests/report/test_site.py tests/test_wheel.p
 PUBLISHED := tests/tabular/test_loop.py::test_deep_sea_10_has_the_published_regret
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-.PHONY: help setup browser demo test test-parts test-numbers test-web test-pybullet coverage lint docs bench lock clean
+.PHONY: help setup browser demo test test-parts test-numbers test-web test-pybullet fuzz coverage lint docs bench lock clean
 
 help:
 	@echo "make demo   set up everything, compute the paper's Table 1, let every agent explore DeepSea, end in a page"
@@ -23,6 +23,7 @@ help:
 	@echo "make test-numbers  the other part: it compares numbers, and is compiled as users compile"
 	@echo "make test-web      the tests of the wheel, and of pages in a browser; root on Debian gets a Chromium by it"
 	@echo "make test-pybullet  the tests of the PyBullet tasks; builds PyBullet first where there is no wheel (minutes)"
+	@echo "make fuzz   10,000 odd inputs for calls, agents, command lines, environments and run folders (make test tries 300)"
 	@echo "make coverage  the tests, and which lines of src/ubex they reach"
 	@echo "make docs   the documentation as a site in build/site"
 	@echo "make lint   ruff and mypy"
@@ -56,6 +57,9 @@ test-web: setup browser
 test-pybullet: setup
 	@$(BIN)/python tools/install_pybullet.py
 	@$(BIN)/python -m pytest $(PYTEST_ARGS) tests/bullet "tests/test_cli.py::test_every_experiment_and_study_has_a_smoke_form[locomotion]"
+
+fuzz: setup
+	@UBEX_FUZZ=10000 $(PYTEST) tests/fuzz
 
 coverage: setup browser
 	@$(PYTEST) --cov

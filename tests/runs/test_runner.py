@@ -256,13 +256,14 @@ def wait_for(what: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def test_two_processes_on_one_folder_and_an_interrupt(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_two_processes_on_one_folder_and_an_interrupt(stop: signal.Signals, tmp_path: Path) -> None:
     first = start("print(runner.run(engines.Sleepy(), Path(sys.argv[1]), Console()).exit_code)", str(tmp_path / "run"))
     try:
         wait_for((tmp_path / "run" / "spec.json").exists)
         with pytest.raises(ValueError, match=f"is in use by process {first.pid} on "):
             runner.run(Sleepy(), tmp_path / "run", quiet())
-        first.send_signal(signal.SIGINT)
+        first.send_signal(stop)
         output, _ = first.communicate()
     finally:
         first.kill()

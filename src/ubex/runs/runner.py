@@ -74,6 +74,10 @@ class Summary:
         return 130 if self.interrupted else int(self.failed > 0)
 
 
+STOPS = (signal.SIGINT, signal.SIGTERM)
+"""Ctrl-C, and what a scheduler sends before it kills."""
+
+
 class Interrupt:
     """Remembers an interrupt that Python lost.
 
@@ -86,17 +90,16 @@ class Interrupt:
         self.seen = False
 
     def __enter__(self) -> Interrupt:
-        """Takes over SIGINT, which only the main thread may; a process started to ignore it goes on ignoring it."""
+        """Takes over SIGINT and SIGTERM, which only the main thread may; one that a process was started to ignore stays so."""
         main = threading.current_thread() is threading.main_thread()
-        self._taken = main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
-        if self._taken:
-            self._before = signal.signal(signal.SIGINT, self._handle)
+        taken = [one for one in STOPS if main and signal.getsignal(one) is not signal.SIG_IGN]
+        self._before = {one: signal.signal(one, self._handle) for one in taken}
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Gives SIGINT back."""
-        if self._taken:
-            signal.signal(signal.SIGINT, self._before)
+        """Gives them back."""
+        for one, handler in self._before.items():
+            signal.signal(one, handler)
 
     def check(self) -> None:
         """Raises what was lost."""
