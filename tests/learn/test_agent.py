@@ -250,7 +250,7 @@ def test_a_file_does_not_say_what_is_imported(tmp_path: Path, monkeypatch: pytes
     assert cli.run(["evaluate", "agent.ubex"]) == 2
     state, payload = Agent("psrl", "deep-sea", env_args={"size": 3}).state, checkpoint.read_sound(Path("agent.ubex"))
     assert payload is not None
-    notes = checkpoint.notes_of(payload)
+    notes = checkpoint.notes_of(payload, Path("agent.ubex"))
     changed = {**notes, "config": {**notes["config"], "method": "stranger:own"}}
     Path("changed.ubex").write_bytes(checkpoint.sealed(0, state, changed))
     with pytest.raises(InputError, match="unknown method 'stranger:own'"):
