@@ -8,6 +8,7 @@ or that compute for long.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ install_import_hook("ubex", "typechecker.check")  # before the first import of u
 
 import hypothesis  # noqa: E402
 import jax  # noqa: E402
+import jaxtyping  # noqa: E402
+import pytest  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -36,6 +39,15 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
 )
 hypothesis.settings.load_profile("ubex")
+
+
+@pytest.fixture(scope="module")
+def as_users_have_it() -> Iterator[None]:
+    """Without the type checks, for tests of odd input: they come before ours."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
 
 MAPS, MOST_MAPS, EVERY = Path("/proc/self/maps"), 30_000, 10
 """Every compiled program maps memory, and Linux allows a process 65,530 maps: beyond it the compiler crashes."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
 from typing import Annotated, Any
 
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -17,19 +15,12 @@ from ubex.experiments import EXPERIMENTS
 from ubex.fields import OneOf, Within
 from ubex.tabular.agents import AgentConfig
 
+pytestmark = pytest.mark.usefixtures("as_users_have_it")
 KINDS: dict[str, Any] = {"AgentConfig": AgentConfig, "DeepConfig": DeepConfig} | dict(EXPERIMENTS)
 ODD: list[Any] = ["x", "", None, True, [], (), {}, [[1]], ["x"], object(), b"1", 1j, range(3), {1, 2}, [None], lambda: 1]
 NUMBERS: list[Any] = [0, -1, 1, 1.5, math.nan, math.inf, -math.inf, 10**400, 2**63, -(2**63), [math.nan], [10**400]]
 ARRAYS: list[Any] = [np.uint64(2**63), np.float32(np.nan), np.array(3), np.array([1.0, 2.0]), np.ma.masked]
 NONSENSE = [*ODD, *NUMBERS, *ARRAYS, np.ma.masked_array([1, 2], [1, 0])]
-
-
-@pytest.fixture(autouse=True)
-def as_users_have_it() -> Iterator[None]:
-    """Without the type checks that other tests run under, which are before ours."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def complaint(made: Any, name: str, value: Any) -> tuple[Any, str]:

@@ -1,6 +1,13 @@
 """ubex: uncertainty Bellman equations in JAX. How sure is an agent of its values, and where should it look next?"""
 
-from ubex.calls import PolicyDifference, ValueCovariance, policy_difference, value_covariance, value_variance
+from ubex.calls import (
+    PolicyDifference,
+    ValueCovariance,
+    ValueVariance,
+    policy_difference,
+    value_covariance,
+    value_variance,
+)
 from ubex.envs import ENVS
 from ubex.envs.base import TabularEnv
 from ubex.estimators import ESTIMATORS, Estimator
@@ -8,7 +15,7 @@ from ubex.learn.agent import Agent
 from ubex.learn.tabular import Training, train
 from ubex.runs.folder import load_curves, load_results
 from ubex.tabular.posterior import DirichletNormal, DirichletNormalGamma
-from ubex.types import MDP, InputError, NextValues, Posterior, Transitions, ValueVariance
+from ubex.types import MDP, InputError, NextValues, Posterior, Transitions
 
 __version__ = "0.1.0"
 

@@ -126,13 +126,18 @@ def path(name: str, value: Any) -> Path:
     return Path(value)
 
 
+def pair(name: str, value: Any) -> tuple[Any, Any]:
+    """Two of something."""
+    try:
+        first, second = value
+    except Exception:  # of the value's own making too
+        raise InputError(f"{name} must be two numbers, but it is {shown(value)}") from None
+    return first, second
+
+
 def interval(name: str, value: Any) -> tuple[float, float]:
     """Two finite numbers, the smaller one first."""
-    try:
-        low, high = value
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be two numbers, but it is {shown(value)}") from None
-    low, high = real(name, low), real(name, high)
+    low, high = (real(name, one) for one in pair(name, value))
     if not -math.inf < low < high < math.inf:
         raise InputError(f"{name} must be two finite numbers, the smaller one first, but it is {shown(value)}")
     return low, high

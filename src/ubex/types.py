@@ -119,24 +119,3 @@ class NextValues(NamedTuple):
     """total - var_bar, without that subtraction; only for an estimator with `centred`."""
     rise: Float[Array, "N *sa"] | None = None
     """var_member - var_bar, without that subtraction; only for an estimator with `centred`."""
-
-
-class ValueVariance(NamedTuple):
-    """What `value_variance` returns: float64 NumPy arrays. Nothing is clamped: with `u_min=-inf` variances can be negative.
-
-    Example:
-        >>> found = ubex.value_variance(ubex.DirichletNormal(2, 1), [0, 0], 0.9, key=0, num_models=2)
-        >>> found.v.shape, found.q.shape, found.local.shape
-        ((2,), (2, 1), (2, 1))
-    """
-
-    v: Float[np.ndarray, " S"]
-    """Variance of the state values, by the V form of the equation."""
-    q: Float[np.ndarray, "S A"]
-    """Variance of the action values, by the Q form. Its policy average is not `v`."""
-    v_mean: Float[np.ndarray, " S"]
-    """State values of the mean MDP."""
-    q_mean: Float[np.ndarray, "S A"]
-    """Action values of the mean MDP."""
-    local: Float[np.ndarray, "S A"]
-    """The uncertainty rewards that were propagated (Q form); 0 for estimators that propagate nothing."""

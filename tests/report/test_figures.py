@@ -81,6 +81,32 @@ def test_curves_have_a_mean_line_and_a_band_of_one_standard_error() -> None:
     assert {(float(a), float(b)) for a, b in np.asarray(band)} >= {(0.0, 0.0), (0.0, 2.0), (1.0, 1.0), (1.0, 5.0)}
 
 
+def test_curves_of_seeds_with_other_places_are_put_on_one_grid() -> None:
+    """Seed 0 is 1 everywhere and seed 1 is 3, at other steps: the mean is 2 wherever both are, and never jumps."""
+    steps = {0: [0, 10, 20, 30], 1: [0, 7, 18, 29], 2: [0, 9]}
+    rows = [
+        {
+            "experiment": "toy",
+            "environment": "e",
+            "method": "sac",
+            "seed": seed,
+            "metric": "return",
+            "value": 1.0 + 2 * seed,
+            "step": at,
+        }
+        for seed, places in steps.items()
+        for at in places
+    ]
+    (panel,) = charts.chart(
+        FigureSpec("c", "C", "curves", "return", "step", "return"), pd.DataFrame(), pd.DataFrame(rows)
+    ).panels
+    (line,) = panel.series
+    assert [point.x for point in line.points] == [0, 7, 9, 10, 18, 20, 29, 30]
+    assert [point.mean for point in line.points] == [3.0] * 5 + [2.0] * 3, "the third seed was stopped: it counts to 9 + 9"
+    assert [point.seeds for point in line.points] == [3] * 5 + [2] * 3
+    assert all(point.standard_error > 0 for point in line.points)
+
+
 def test_scatter_sets_one_metric_against_another_of_the_same_cell_and_seed() -> None:
     """The other metric's rows come in another order; a point is one cell and seed, and nothing connects them."""
     errors = table({("pombu", 10): [1.0, 3.0], ("pombu", 20): [4.0, 8.0]})

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from ubex import checks
 from ubex import closed_form as form
+from ubex.calls.answers import PolicyDifference, ValueCovariance, ValueVariance
 from ubex.calls.source import Source, common_offset, policy_in, posterior_of, raised, resolve
 from ubex.closed_form import DirichletRows, Local, Rows, SampledRows, Table
 from ubex.precision import float64
@@ -23,38 +24,7 @@ from ubex.tabular import unrolled
 from ubex.tabular.posterior import TabularPosterior
 from ubex.tabular.terminal import terminal_states
 from ubex.tabular.unrolled import Step
-from ubex.types import MDP, KeyLike, Posterior, ValueVariance
-
-
-class ValueCovariance(NamedTuple):
-    """What `value_covariance` returns, as NumPy arrays.
-
-    Example:
-        >>> found = ubex.value_covariance(ubex.DirichletNormal(3, 2), [0, 0, 0], 0.9)
-        >>> found.covariance.shape, found.mean.shape, found.converged
-        ((3, 3), (3,), True)
-    """
-
-    covariance: Float[np.ndarray, "S S"]
-    """Posterior covariance of the values of any two states."""
-    mean: Float[np.ndarray, " S"]
-    """Values in the mean MDP."""
-    converged: bool
-    """Whether the fixed point was reached; otherwise the covariance is of first order, and too small."""
-
-
-class PolicyDifference(NamedTuple):
-    """What `policy_difference` returns: of V under the first policy minus V under the second.
-
-    Example:
-        >>> found = ubex.policy_difference(ubex.DirichletNormal(3, 2), [0, 0, 0], [0, 0, 0], 0.9)
-        >>> found.mean.shape, bool(found.variance.max() < 1e-9)
-        ((3,), True)
-    """
-
-    mean: Float[np.ndarray, " S"]
-    variance: Float[np.ndarray, " S"]
-    converged: bool
+from ubex.types import MDP, KeyLike, Posterior
 
 
 class Side(NamedTuple):

@@ -10,13 +10,14 @@ from numpy.typing import ArrayLike
 
 from ubex import checks
 from ubex.calls import covariance
+from ubex.calls.answers import ValueVariance
 from ubex.calls.source import Source, common_offset, policy_in, posterior_of, raised, resolve
 from ubex.estimators import Estimator, find
 from ubex.precision import float64
 from ubex.tabular import bellman, uncertainty, unrolled
 from ubex.tabular.bellman import Policy, Values
 from ubex.tabular.terminal import terminal_states
-from ubex.types import MDP, InputError, KeyLike, ValueVariance
+from ubex.types import MDP, InputError, KeyLike
 
 CHUNK_BYTES = 40 * 10**6
 MAX_CHUNKS = 16

@@ -13,13 +13,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 
-from ubex.calls import value_covariance, value_variance
+from ubex.calls import ValueVariance, value_covariance, value_variance
 from ubex.experiments import calibration_cases as cases
 from ubex.experiments.calibration_cases import Case
 from ubex.keys import named
 from ubex.tabular import truth
 from ubex.tabular.posterior import DirichletNormal
-from ubex.types import MDP, Key, KeyLike, Posterior, ValueVariance
+from ubex.types import MDP, Key, KeyLike, Posterior
 
 NO_SAMPLES = 0
 """`num_models` of estimators that need none."""

@@ -161,7 +161,7 @@ def chart(spec: FigureSpec, results: pd.DataFrame, curves: pd.DataFrame | None =
         raise InputError(
             f"figure {spec.name}: the column {x!r} on its horizontal axis does not hold numbers up to {DRAWABLE:g}"
         )
-    means = over_seeds(rows, axes)
+    means = over_seeds(on_one_grid(rows, axes, x) if spec.kind == "curves" else rows, axes)
     names = list(table["method"].astype(str).unique())
     looks = method_looks([*names, *methods])
     if spec.series != "method":
@@ -192,6 +192,29 @@ def beside(rows: pd.DataFrame, others: pd.DataFrame, x: str) -> pd.DataFrame:
     """The rows with a second metric of the same cell and seed as the column `x`."""
     keys = [column for column in rows.columns if column not in ("metric", "value")]
     return rows.merge(others.drop(columns="metric").rename(columns={"value": x}), on=keys)
+
+
+def on_one_grid(rows: pd.DataFrame, axes: Sequence[str], x: str) -> pd.DataFrame:
+    """Curves of seeds that have their values at different places, at the places of all of them: the last value counts on.
+
+    It counts to the next place of its seed, and behind the last one as far as the longest way between two: a seed that was
+    stopped early has no values where others go on.
+    """
+    single = rows.groupby([*axes, "seed"], sort=False, dropna=False)["value"].mean().reset_index()
+    lines = [column for column in axes if column != x]
+    found = []
+    for _, line in single.groupby(lines, sort=False, dropna=False) if lines else [((), single)]:
+        seeds = [one.sort_values(x) for _, one in line.groupby("seed", sort=False)]
+        grid = np.unique(line[x].to_numpy(dtype=float))
+        if all(len(one) == len(grid) for one in seeds):
+            found.append(line)
+            continue
+        for one in seeds:
+            places = one[x].to_numpy(dtype=float)
+            last = places[-1] + np.diff(places).max(initial=0.0)
+            reached = grid[(grid >= places[0]) & (grid <= last)]
+            found.append(one.iloc[np.searchsorted(places, reached, side="right") - 1].assign(**{x: reached}))
+    return pd.concat(found, ignore_index=True) if found else single
 
 
 def over_seeds(rows: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:

@@ -1,0 +1,174 @@
+"""What the calls answer with: NumPy arrays by name, and what people ask of them next: a table, an interval, a picture.
+
+Intervals and probabilities take the posterior of a value for a normal distribution with its mean and variance. For the variance
+no such assumption is made.
+"""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from ubex import checks
+from ubex.types import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CONFIDENCE = 0.9
+
+
+class ValueVariance(NamedTuple):
+    """What `value_variance` returns: float64 NumPy arrays. Nothing is clamped: with `u_min=-inf` variances can be negative.
+
+    Example:
+        >>> found = ubex.value_variance(ubex.DirichletNormal(2, 1), [0, 0], 0.9, key=0, num_models=2)
+        >>> found.v.shape, found.q.shape, found.local.shape
+        ((2,), (2, 1), (2, 1))
+        >>> list(found.frame().columns)
+        ['mean', 'variance', 'deviation', 'low', 'high']
+    """
+
+    v: Float[np.ndarray, " S"]
+    """Variance of the state values, by the V form of the equation."""
+    q: Float[np.ndarray, "S A"]
+    """Variance of the action values, by the Q form. Its policy average is not `v`."""
+    v_mean: Float[np.ndarray, " S"]
+    """State values of the mean MDP."""
+    q_mean: Float[np.ndarray, "S A"]
+    """Action values of the mean MDP."""
+    local: Float[np.ndarray, "S A"]
+    """The uncertainty rewards that were propagated (Q form); 0 for estimators that propagate nothing."""
+
+    def interval(self, confidence: float = CONFIDENCE) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, " S"]]:
+        """Where the value of each state lies with this probability, if it is normally distributed: the low and the high end.
+
+        A variance that is negative counts as 0.
+
+        Example:
+            >>> low, high = ubex.value_variance(ubex.DirichletNormal(2, 1), [0, 0], 0.9, key=0).interval(0.9)
+            >>> bool((low <= high).all())
+            True
+        """
+        return _interval(self.v_mean, self.v, confidence)
+
+    def frame(self, confidence: float = CONFIDENCE, *, actions: bool = False) -> pd.DataFrame:
+        """A table with a line per state, or with `actions` per state and action: mean, variance, deviation and interval.
+
+        Example:
+            >>> found = ubex.value_variance(ubex.DirichletNormal(2, 3), [0, 0], 0.9, key=0)
+            >>> found.frame(actions=True).index.names, len(found.frame(actions=True))
+            (FrozenList(['state', 'action']), 6)
+        """
+        import pandas as pd
+
+        mean, variance = (self.q_mean, self.q) if checks.flag("actions", actions) else (self.v_mean, self.v)
+        low, high = _interval(mean, variance, confidence)
+        columns = {"mean": mean, "variance": variance, "deviation": _deviation(variance), "low": low, "high": high}
+        names = ("state", "action")[: mean.ndim]
+        index = pd.MultiIndex.from_product([range(size) for size in mean.shape], names=names)
+        table = pd.DataFrame({name: array.ravel() for name, array in columns.items()}, index=index)
+        return table if actions else table.set_axis(pd.RangeIndex(len(table), name="state"), axis=0)
+
+    def plot(self, shape: tuple[int, int] | None = None, confidence: float = CONFIDENCE) -> Figure:
+        """A picture: values of the states with their intervals; with the `shape` of a grid, maps of means and deviations.
+
+        A grid may leave out the last state, which is then the terminal one.
+
+        Example:
+            >>> found = ubex.value_variance(ubex.DirichletNormal(6, 2), [0] * 6, 0.9, key=0)
+            >>> len(found.plot().axes), len(found.plot(shape=(2, 3)).axes)
+            (1, 4)
+        """
+        from matplotlib.figure import Figure
+
+        if shape is None:
+            figure = Figure(figsize=(7.0, 3.2), layout="constrained")
+            draw_states(figure.subplots(), self.v_mean, *self.interval(confidence))
+            return figure
+        rows, columns = (checks.whole("shape", one, 1) for one in checks.pair("shape", shape))
+        if self.v.size - rows * columns not in (0, 1):
+            raise InputError(f"shape {rows} x {columns} has {rows * columns} places, but there are {self.v.size} states")
+        figure = Figure(figsize=(8.0, 3.6), layout="constrained")
+        maps = (("mean value", self.v_mean), ("standard deviation", _deviation(self.v)))
+        for axes, (title, values) in zip(figure.subplots(1, 2), maps, strict=True):
+            image = axes.imshow(
+                values[: rows * columns].reshape(rows, columns), cmap="viridis" if values is self.v_mean else "magma"
+            )
+            axes.set_title(title)
+            axes.set_xticks([])
+            axes.set_yticks([])
+            figure.colorbar(image, ax=axes, shrink=0.8)
+        return figure
+
+
+class ValueCovariance(NamedTuple):
+    """What `value_covariance` returns, as NumPy arrays.
+
+    Example:
+        >>> found = ubex.value_covariance(ubex.DirichletNormal(3, 2), [0, 0, 0], 0.9)
+        >>> found.covariance.shape, found.mean.shape, found.converged
+        ((3, 3), (3,), True)
+    """
+
+    covariance: Float[np.ndarray, "S S"]
+    """Posterior covariance of the values of any two states."""
+    mean: Float[np.ndarray, " S"]
+    """Values in the mean MDP."""
+    converged: bool
+    """Whether the fixed point was reached; otherwise the covariance is of first order, and too small."""
+
+
+class PolicyDifference(NamedTuple):
+    """What `policy_difference` returns: of V under the first policy minus V under the second.
+
+    Example:
+        >>> found = ubex.policy_difference(ubex.DirichletNormal(3, 2), [0, 0, 0], [0, 0, 0], 0.9)
+        >>> found.mean.shape, bool(found.variance.max() < 1e-9), found.probability.tolist()
+        ((3,), True, [0.5, 0.5, 0.5])
+    """
+
+    mean: Float[np.ndarray, " S"]
+    variance: Float[np.ndarray, " S"]
+    converged: bool
+
+    @property
+    def probability(self) -> Float[np.ndarray, " S"]:
+        """How probable it is that the first policy is better in each state, if the difference is normally distributed.
+
+        Where nothing is uncertain it is 1, 0, or a half for policies that are equally good.
+        """
+        from scipy.special import ndtr
+
+        deviation = _deviation(self.variance)
+        certain = np.heaviside(self.mean, 0.5)
+        score = np.divide(self.mean, deviation, out=np.zeros_like(self.mean), where=deviation > 0)
+        found: np.ndarray = np.where(deviation > 0, ndtr(score), certain)
+        return found
+
+
+def draw_states(axes: Axes, mean: Float[np.ndarray, " S"], low: Float[np.ndarray, " S"], high: Float[np.ndarray, " S"]) -> None:
+    """A point per state, and its interval."""
+    axes.errorbar(np.arange(mean.size), mean, [mean - low, high - mean], fmt="o", markersize=4, capsize=2, linewidth=1)
+    axes.set_xlabel("state")
+    axes.set_ylabel("value")
+
+
+def _deviation(variance: Float[np.ndarray, "*sa"]) -> Float[np.ndarray, "*sa"]:
+    found: np.ndarray = np.sqrt(np.maximum(variance, 0.0))
+    return found
+
+
+def _interval(
+    mean: Float[np.ndarray, "*sa"], variance: Float[np.ndarray, "*sa"], confidence: float
+) -> tuple[Float[np.ndarray, "*sa"], Float[np.ndarray, "*sa"]]:
+    share = checks.real("confidence", confidence)
+    if not 0.0 < share < 1.0:
+        raise InputError(f"confidence must be between 0 and 1, but it is {share!r}")
+    reach = NormalDist().inv_cdf(0.5 + 0.5 * share) * _deviation(variance)
+    return mean - reach, mean + reach
