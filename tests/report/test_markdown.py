@@ -42,7 +42,7 @@ def test_tables_go_between_the_marks(run: Path, tmp_path: Path) -> None:
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert "match" in lines[2]
     assert "differs" in lines[3]
-    assert "1 of 2 comparisons match. Misses: pombu (\u2260 differs)." in text
+    assert "Of 2 comparisons 1 match and 0 are compatible. Misses: pombu (\u2260 differs)." in text
     markdown.write(run, page)
     assert page.read_text() == text
 

@@ -274,6 +274,8 @@ def test_known_published_results_of_exact_ube(condition: str, mean: float, error
         ([53.0, 53.0], -2.0 / 0.45, "within 5%"),
         ([58.0, 58.0, NAN], 3.0 / 0.45, "differs"),
         ([57.0, 59.0], 3.0 / math.sqrt(1.0 + 0.45**2), "match"),
+        ([45.0, 65.0], 0.0, "compatible"),
+        ([0.0, 5.0], -52.5 / math.hypot(2.5, 0.45), "differs"),
         ([NAN, NAN], NAN, "too few seeds"),
     ],
 )
@@ -282,6 +284,8 @@ def test_verdicts(values: list[float], scaled: float, verdict: str) -> None:
     present = [value for value in values if not math.isnan(value)]
     assert row["verdict"] == verdict
     assert row["difference_in_standard_errors"] == pytest.approx(scaled, nan_ok=True)
+    error = np.std(present, ddof=1) / math.sqrt(len(present)) if len(present) > 1 else 0.0
+    assert row["smallest_difference"] == pytest.approx(3.0 * math.hypot(error, 0.45) if present else NAN, nan_ok=True)
     assert (row["ours_seeds"], row["published_seeds"]) == (len(present), 5)
     assert (row["published_mean"], row["published_standard_error"]) == (55.0, 0.45)
     assert row["ours_mean"] == pytest.approx(sum(present) / len(present) if present else NAN, nan_ok=True)

@@ -16,7 +16,14 @@ from ubex.runs import metrics
 from ubex.runs.folder import RunFolder, as_seconds
 from ubex.runs.progress import duration
 
-VERDICTS = {"match": "\u2713", "within 5%": "\u2248", "differs": "\u2260", "too few seeds": "?", "no published value": "\u2013"}
+VERDICTS = {
+    "match": "\u2713",
+    "compatible": "~",
+    "within 5%": "\u2248",
+    "differs": "\u2260",
+    "too few seeds": "?",
+    "no published value": "\u2013",
+}
 """A symbol for each verdict, so that it does not depend on colour."""
 
 
@@ -90,16 +97,15 @@ def comparison(results: pd.DataFrame) -> Grid | None:
             if side == "ours":
                 cells.append(limits(row["ours_low"], row["ours_high"]))
         apart = float(row["difference_in_standard_errors"])
-        rows.append(
-            [*cells, f"{apart:+.1f}" if math.isfinite(apart) else "-", f"{VERDICTS.get(verdict, '')} {verdict}".strip()]
-        )
-        marks.append({"match": "good", "within 5%": "part", "differs": "bad"}.get(verdict, ""))
-    columns = [*varied, "ours", "95% interval", "published", "difference", "verdict"]
+        cells += [f"{apart:+.1f}" if math.isfinite(apart) else "-", charts.number(float(row["smallest_difference"]))]
+        rows.append([*cells, f"{VERDICTS.get(verdict, '')} {verdict}".strip()])
+        marks.append({"match": "good", "compatible": "part", "within 5%": "part", "differs": "bad"}.get(verdict, ""))
+    columns = [*varied, "ours", "95% interval", "published", "difference", "visible from", "verdict"]
     methods = [charts.label(value) for value in table["method"]]
     note = (
         "Mean \u00b1 standard error (seeds), and the bootstrap interval of our mean, or the exact one of a share. "
-        "The difference is in combined standard errors; "
-        f"a match is within {metrics.MATCH:g} of them. {fixed}"
+        f"The difference is in combined standard errors, and from {metrics.MATCH:g} of them on it would be visible. "
+        f"Within them ours is compatible: a match, if they are at most {metrics.NARROW:.0%} of the published mean. {fixed}"
     ).strip()
     return Grid("Ours next to the published values", columns, rows, note, methods, marks, len(varied))
 

@@ -73,10 +73,12 @@ def environments(run: RunFolder) -> list[str]:
 
 def misses(grid: grids.Grid) -> str:
     """How many of the comparisons agree, and each that does not by name."""
-    judged = [mark for mark in grid.marks if mark]
-    missed = [row for row, mark in zip(grid.rows, grid.marks, strict=True) if mark and mark != "good"]
+    verdicts = [row[-1].partition(" ")[2] for row in grid.rows]
+    matching, fitting = verdicts.count("match"), verdicts.count("compatible")
+    judged = [row for row, mark in zip(grid.rows, grid.marks, strict=True) if mark]
+    missed = [row for row in judged if not row[-1].endswith(("match", "compatible"))]
     names = "; ".join(plain(" ".join(row[: grid.texts]) + f" ({row[-1]})") for row in missed)
-    return f"{len(judged) - len(missed)} of {len(judged)} comparisons match. Misses: {names or 'none'}."
+    return f"Of {len(judged)} comparisons {matching} match and {fitting} are compatible. Misses: {names or 'none'}."
 
 
 def origins(runs: list[RunFolder]) -> grids.Grid:

@@ -40,15 +40,18 @@ COMPARISON = (
     "published_standard_error",
     "published_seeds",
     "difference_in_standard_errors",
+    "smallest_difference",
     "verdict",
 )
 
 TRIM = 0.25
 """What the interquartile mean cuts off at each end."""
 MATCH = 3.0
-"""Combined standard errors within which two means match."""
+"""Combined standard errors within which two means can be the same."""
+NARROW = 0.25
+"""The smallest difference that the seeds could have shown, as a share of the published mean, for means that match."""
 CLOSE = 0.05
-"""Relative difference up to which means that do not match are still called close."""
+"""Relative difference up to which means that differ are still called close."""
 
 
 def total_regret(solved: Values) -> float:
@@ -229,11 +232,13 @@ def compare(results: pd.DataFrame) -> pd.DataFrame:
     A condition that one side does not give (no such column, or empty) agrees with anything; the table then shows the other
     side's. A preset other than the paper's has no published counterpart.
 
-    Verdicts: `match` (within 3 combined standard errors, an unknown one counting as 0), `within 5%` (of the published mean,
-    otherwise), `differs`, `no published value`, and `too few seeds` (ours has no value).
+    Verdicts: `match` (within 3 combined standard errors, an unknown one counting as 0, where 3 of them are at most a quarter of
+    the published mean), `compatible` (within 3 that are more: these seeds could not have shown a smaller difference),
+    `within 5%` (of the published mean, otherwise), `differs`, `no published value`, and `too few seeds` (ours has no value).
 
     ours_low and ours_high are the 95% bootstrap interval of our mean, and of a share of seeds the exact one.
     difference_in_standard_errors = (ours - published) / sqrt(error_ours^2 + error_published^2), infinite over 0.
+    smallest_difference is the smallest one that would not be compatible: 3 combined standard errors.
     Other settings of ours that vary between the rows get a column after the keys: otherwise rows could not be told apart.
 
     Example:
@@ -297,18 +302,19 @@ def _estimate(values: Values) -> _Estimate:
     return _Estimate(*mean_and_standard_error(values), _present(values).size)
 
 
-def _judge(ours: _Estimate, theirs: _Estimate) -> tuple[float, str]:
-    """The difference in combined standard errors, and the verdict."""
+def _judge(ours: _Estimate, theirs: _Estimate) -> tuple[float, float, str]:
+    """The difference in combined standard errors, the smallest one that could have been shown, and the verdict."""
     if math.isnan(theirs.mean):
-        return math.nan, "no published value"
+        return math.nan, math.nan, "no published value"
     if math.isnan(ours.mean):
-        return math.nan, "too few seeds"
+        return math.nan, math.nan, "too few seeds"
     difference = ours.mean - theirs.mean
     error = math.hypot(*(0.0 if math.isnan(e) else e for e in (ours.standard_error, theirs.standard_error)))
     scaled = difference / error if error else math.copysign(math.inf, difference) if difference else 0.0
+    smallest = MATCH * error
     if abs(scaled) <= MATCH:
-        return scaled, "match"
-    return scaled, "within 5%" if abs(difference) <= CLOSE * abs(theirs.mean) else "differs"
+        return scaled, smallest, "match" if smallest <= NARROW * abs(theirs.mean) else "compatible"
+    return scaled, smallest, "within 5%" if abs(difference) <= CLOSE * abs(theirs.mean) else "differs"
 
 
 def _groups(results: pd.DataFrame) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
