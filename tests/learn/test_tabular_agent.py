@@ -110,7 +110,9 @@ def test_an_agent_that_plans_for_the_start_is_saved_with_it(tmp_path: Path) -> N
 
 def test_a_broken_environment_is_named_and_what_came_before_is_kept(tmp_path: Path) -> None:
     agent = ubex.Agent("exact-ube", Corridor(broken=20), horizon=6)
-    with pytest.raises(ubex.InputError, match=r"Corridor failed in episode \d, step \d: OSError: cable"):
+    with pytest.raises(
+        ubex.InputError, match=r"Corridor failed in episode \d, step \d \(state \d+, action \d+\): OSError: cable"
+    ):
         agent.learn(60, Checkpoint(tmp_path / "a"))
     kept = ubex.Agent.load(tmp_path / "a")
     assert 12 <= kept.steps == agent.steps <= 20

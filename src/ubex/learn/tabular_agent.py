@@ -21,13 +21,13 @@ from ubex.keys import named
 from ubex.learn.tabular import TabularLearner, TabularState, agent_config, environment
 from ubex.precision import float64
 from ubex.tabular import agents, planner
-from ubex.tabular.agents import PSRL, AgentConfig
+from ubex.tabular.agents import AgentConfig
 from ubex.tabular.belief import Belief, mean_model, reward_posterior
 from ubex.tabular.host import HostEnv, plan
 from ubex.tabular.models import Dense, Flat, Known
 from ubex.types import MDP, InputError, Key
 
-WITHOUT_DEVIATION = (PSRL, "ensemble-mean")
+WITHOUT_DEVIATION = (*agents.OTHERS, "ensemble-mean")
 
 
 Views: TypeAlias = tuple[Int[np.ndarray, " S"], Float[np.ndarray, "S A"], Float[np.ndarray, "S A"]]

@@ -21,14 +21,16 @@ from ubex.closed_form import DirichletRows
 from ubex.estimators import ESTIMATORS
 from ubex.fields import OneOf, Within
 from ubex.keys import named
+from ubex.tabular import beb, ucbvi
 from ubex.tabular.belief import Belief, FlatMean, LearnedBelief, mean_model, reward_posterior, sample_transitions, total_mass
 from ubex.tabular.models import Dense, Flat, Known, PlanningModel, Single
 from ubex.tabular.planner import Optimism, Plan, policy_iteration
 from ubex.tabular.start import plan_for_start
 from ubex.types import MDP, AgentEntry, InputError, Key
 
-PSRL = "psrl"
-METHODS = (*ESTIMATORS, PSRL)
+PSRL, BEB, UCBVI = OTHERS = ("psrl", "beb", "ucbvi")
+"""Agents that have no estimator of a variance: posterior sampling, and two from elsewhere to compare with."""
+METHODS = (*ESTIMATORS, *OTHERS)
 EVERYWHERE, START = PLANNERS = ("policy-iteration", "start")
 """Planners: optimistic at every state at once, or at the state in which episodes begin."""
 SMALLEST, LARGEST = 1e-9, 1e12
@@ -40,6 +42,8 @@ AGENTS: Mapping[str, AgentEntry] = MappingProxyType(
     {name: AgentEntry(f"optimistic by {name}: mean + gain * sqrt(variance)") for name in ESTIMATORS if name != "ensemble-mean"}
     | {"ensemble-mean": AgentEntry("greedy in the mean MDP: no exploration")}
     | {PSRL: AgentEntry("posterior sampling: greedy in one sampled MDP")}
+    | {BEB: AgentEntry("Kolter and Ng, 2009: greedy in the mean MDP with a bonus of gain / (1 + visits and prior mass)")}
+    | {UCBVI: AgentEntry("Azar et al., 2017: value iteration with a bonus of gain / ((1 - discount) sqrt(visits))")}
 )
 
 
@@ -48,11 +52,11 @@ class AgentConfig:
     """Settings of a tabular agent; the defaults are the paper's."""
 
     method: str = "exact-ube"
-    """An estimator, by its name or as module:name, or psrl."""
+    """An estimator, by its name or as module:name, or psrl, beb or ucbvi."""
     num_models: int = 5
     """N, samples of the posterior; PSRL always takes one."""
     gain: Annotated[float, Within(0.0)] = 1.0
-    """lambda, how much a standard deviation is worth."""
+    """lambda, how much a standard deviation is worth; for beb and ucbvi, the size of their bonus."""
     discount: Annotated[float, Within(0.0, 1.0)] = 0.99
     """Discount factor of planning."""
     u_min: Annotated[float, Within(-math.inf)] = 0.0
@@ -76,14 +80,16 @@ class AgentConfig:
         """Refuses settings that make no sense."""
         fields.check(self)
         estimators.method(self.method, METHODS)
-        needed = 1 if self.method == PSRL else estimators.find(self.method).min_models
+        needed = 1 if self.method in OTHERS else estimators.find(self.method).min_models
         checks.whole("num_models", self.num_models, needed)
         if self.planner == START and self.optimism().estimator.closed is None:
             raise InputError(f"planner {START!r} needs the method closed-form or first-order, but the method is {self.method}")
+        if self.method == UCBVI and self.discount == 1.0:
+            raise InputError("ucbvi needs a discount below 1: its bonus is a multiple of 1 / (1 - discount)")
 
     def optimism(self) -> Optimism:
-        """What the planner needs; PSRL is no optimism at all."""
-        name = "ensemble-mean" if self.method == PSRL else self.method
+        """What the planner needs; without an estimator there is no optimism in it."""
+        name = "ensemble-mean" if self.method in OTHERS else self.method
         gain = 0.0 if name == "ensemble-mean" else self.gain
         return Optimism(estimators.find(name), gain, self.discount, self.u_min, self.clip_sum, self.ties == "random")
 
@@ -94,8 +100,12 @@ class AgentConfig:
 
 def update(config: AgentConfig, key: Key, belief: Belief, start: int | None = None) -> Plan:
     """A policy for the next episode, which begins in `start`: samples the posterior and plans, from a random policy."""
+    if config.method == UCBVI:
+        return ucbvi.plan(belief, config.gain, config.discount)
     reward, deviation = reward_posterior(belief, config.reward_precision, config.noise_precision)
     how, mean = config.optimism(), mean_model(belief, reward, config.prior_mass)
+    if config.method == BEB:
+        mean = beb.with_bonus(mean, total_mass(belief, config.prior_mass), config.gain)
     num_states, num_actions = reward.shape
     first: Int[Array, " S"] = jax.random.randint(named(key, "policy"), (num_states,), 0, num_actions, jnp.int32)
     model = planning_model(config, key, belief, mean, deviation)
