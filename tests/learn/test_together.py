@@ -109,7 +109,7 @@ def test_killed_and_continued_is_as_if_it_had_not_been(tmp_path: Path) -> None:
     assert isinstance(alone, Outcome)
     assert alone.curves["evaluation"].index == second.curves["evaluation"].index
     assert alone.curves["evaluation"].values == pytest.approx(second.curves["evaluation"].values, rel=1e-3)
-    agent = ubex.Agent.load(tmp_path / "b" / "seed-1" / AGENT_FILE)
+    agent = ubex.Agent.load(tmp_path / "b" / "seed-1" / AGENT_FILE, env="uneven:Uneven")
     assert (agent.steps, agent.evaluate(1)[0]) == (50, pytest.approx(second.scalars["final_evaluation"], rel=1e-4))
 
 
