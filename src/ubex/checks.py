@@ -24,6 +24,8 @@ MOST = 2**53
 """The largest whole number that is taken: beyond it a float cannot count."""
 LARGEST, SMALLEST = 1e100, 1e-100
 """Of rewards and of the parameters of priors: what lies beyond cannot be squared or divided by."""
+LONGEST_NAME = 255
+"""Of a file or folder, in bytes."""
 LONGEST = 80
 """Of a value in a message, in characters."""
 
@@ -121,9 +123,12 @@ def mapping(name: str, value: Any) -> dict[str, Any]:
 
 def path(name: str, value: Any) -> Path:
     """A place on disk, given as a text or a path."""
-    if not isinstance(value, str | os.PathLike) or not str(value) or "\0" in str(value):
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
+    if not isinstance(text, str) or not text.isprintable() or not text:
         raise InputError(f"{name} must be a path, but it is {shown(value)}")
-    return Path(value)
+    if max(len(os.fsencode(part)) for part in text.split(os.sep)) > LONGEST_NAME:
+        raise InputError(f"{name} has a part of more than {LONGEST_NAME} bytes: {shown(value)}")
+    return Path(text)
 
 
 def pair(name: str, value: Any) -> tuple[Any, Any]:

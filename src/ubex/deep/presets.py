@@ -85,7 +85,7 @@ def fitting() -> str:
 
 def chosen(preset: str, table: Mapping[str, Settings]) -> str:
     """The name of a preset in a table, with `auto` settled."""
-    return fitting() if preset == AUTO else checks.one_of("preset", preset, table)
+    return fitting() if isinstance(preset, str) and preset == AUTO else checks.one_of("preset", preset, table)
 
 
 def reason(how: str = "--preset {}") -> str:
