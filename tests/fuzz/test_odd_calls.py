@@ -109,6 +109,11 @@ ONCE: list[tuple[str, dict[str, Any], str]] = [
     ("DirichletNormal", {"terminal": np.ones(2)}, "terminal must be true or false"),
     ("DirichletNormal", {"support": 0.5}, "support must say true or false of every next state"),
     ("DirichletNormal", {"concentration": 10**400}, "concentration must hold real numbers"),
+    (
+        "DirichletNormal",
+        {"concentration": np.float32("nan")},
+        "Dirichlet parameters must be positive, but one is nan at state 0",
+    ),
     ("DirichletNormal", {"reward_precision": 5e-324}, "reward_precision must be positive and finite, but it is 5e-324"),
     ("DirichletNormal", {"num_states": 10**7}, "(10000000, 2, 10000000) would take 1,490,116.1 GiB"),
     ("prior mass", {"prior_mass": b"1"}, "prior_mass must be a number, but it is b'1'"),

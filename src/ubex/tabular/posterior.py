@@ -308,7 +308,8 @@ def _dirichlet_prior(
         if concentration is not None:
             raise InputError("concentration and prior_mass say the same in two ways: give one of them")
         mass = checks.real("prior_mass", mass, checks.SMALLEST, checks.LARGEST)
-    given = checks.number_array("concentration", num_states**-0.5 if concentration is None else concentration)
+    default = num_states**-0.5
+    given = checks.number_array("concentration", default if concentration is None else concentration).astype(np.float64)
     try:
         everywhere = np.broadcast_to(possible.astype(bool), inner)
         np.broadcast_to(given, inner)
