@@ -8,7 +8,7 @@ import fractions
 import math
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import hypothesis
 import jax
@@ -20,6 +20,10 @@ from ubex.runs.store import StorageError
 
 EXAMPLES = int(os.environ.get("UBEX_FUZZ", "300"))
 """Inputs of all campaigns together; `make fuzz` tries 10,000."""
+
+
+Calls: TypeAlias = dict[str, tuple[Callable[..., Any], dict[str, Any]]]
+"""Functions by name, with arguments that they take."""
 
 
 class Loud:
@@ -213,6 +217,16 @@ def damaged(good: np.ndarray) -> st.SearchStrategy[Any]:
     return st.one_of(
         st.builds(lambda kind, place: DAMAGE[kind](good, place), st.sampled_from(list(DAMAGE)), st.integers(0, 40)), odd()
     )
+
+
+@st.composite
+def odd_calls(draw: st.DrawFn, calls: Calls) -> tuple[str, dict[str, Any]]:
+    """A call that works, with one or two of its arguments changed."""
+    name = draw(st.sampled_from(list(calls)))
+    good = calls[name][1]
+    changed = draw(st.lists(st.sampled_from(list(good)), min_size=1, max_size=2, unique=True))
+    new = {at: draw(damaged(good[at]) if isinstance(good[at], np.ndarray) else odd()) for at in changed}
+    return name, {**good, **new}
 
 
 def refusal(call: Callable[[], Any]) -> tuple[Any, str]:
