@@ -24,6 +24,8 @@ MOST = 2**53
 """The largest whole number that is taken: beyond it a float cannot count."""
 LARGEST, SMALLEST = 1e100, 1e-100
 """Of rewards and of the parameters of priors: what lies beyond cannot be squared or divided by."""
+MOST_STEPS = 10**6
+"""Of an episode, or of a horizon: a loop over more would look as if it had hung."""
 LONGEST_NAME = 255
 """Of a file or folder, in bytes."""
 LONGEST = 80
@@ -91,6 +93,11 @@ def whole(name: str, value: Any, at_least: int, at_most: int = MOST) -> int:
     if number > at_most:
         raise InputError(f"{name} must be at most {at_most}, but it is {shown(number)}")
     return number
+
+
+def steps(name: str, value: Any) -> int:
+    """A number of steps that a loop can make while somebody waits."""
+    return whole(name, value, 1, MOST_STEPS)
 
 
 def real(name: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:

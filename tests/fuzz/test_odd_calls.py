@@ -86,6 +86,8 @@ ONCE: list[tuple[str, dict[str, Any], str]] = [
     ("variance of samples", {"discount": "0.9"}, "discount must be a number, but it is '0.9'"),
     ("variance of samples", {"discount": True}, "discount must be a number, but it is True"),
     ("variance of samples", {"discount": np.complex64(0.5)}, "discount must be a number"),
+    ("variance of samples", {"horizon": 2**31}, "horizon must be at most 1000000, but it is 2147483648"),
+    ("difference", {"horizon": 2**31}, "horizon must be at most 1000000, but it is 2147483648"),
     ("variance of a posterior", {"policy": jax.random.key(0)}, "policy is not an array: "),
     ("variance of a posterior", {"key": np.zeros((3, 2))}, "key must be a JAX key or a whole number, but it is array("),
     (

@@ -119,7 +119,7 @@ def policy_difference(
     discount, first_order = checks.discount_factor(discount), checks.flag("first_order", first_order)
     problem = moments(posterior_of(source), key, num_models, ddof)
     if horizon is not None:
-        steps = checks.whole("horizon", horizon, 1)
+        steps = checks.steps("horizon", horizon)
         choices = tuple(probabilities(problem, choice) for choice in (policy, other))
         ahead = _unrolled_difference(problem.rows, jnp.asarray(problem.mean.r), choices, discount, steps, first_order)
         apart = jnp.maximum(jnp.diag(ahead.covariance.apart), 0.0)
@@ -147,7 +147,7 @@ def unrolled_form(
     problem: Problem, policies: tuple[ArrayLike, ArrayLike], discount: float, horizon: int, first_order: bool
 ) -> Step:
     """The closed form of two policies, or of one with itself, over a number of steps."""
-    horizon = checks.whole("horizon", horizon, 1)
+    horizon = checks.steps("horizon", horizon)
     choices = tuple(probabilities(problem, policy) for policy in policies)
     step: Step = _unrolled(problem.rows, jnp.asarray(problem.mean.r), choices, discount, horizon, first_order)
     return step

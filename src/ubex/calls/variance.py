@@ -87,7 +87,7 @@ def value_variance(
     u_min = checks.real("u_min", u_min)
     if u_min == np.inf:
         raise InputError("u_min must be finite or -inf, but it is inf")
-    steps = None if horizon is None else checks.whole("horizon", horizon, 1)
+    steps = None if horizon is None else checks.steps("horizon", horizon)
     posterior = posterior_of(source)
     if chosen.closed is not None:
         problem = covariance.moments(posterior, key, num_models, ddof)

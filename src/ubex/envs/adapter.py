@@ -155,7 +155,7 @@ def hosted(env: Any, horizon: int | None = None, terminates: Any = None, reward:
     with imports.foreign(f"the spaces of {name} cannot be read", InputError):
         size, low, high = _boxes(name, seen, acted)
     if horizon is not None:
-        checks.whole("horizon", horizon, 1)
+        checks.steps("horizon", horizon)
     own = foreign.unwrapped(env)
     if terminates is None and isinstance(env, Body):
         terminates = env.terminates

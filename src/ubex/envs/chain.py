@@ -31,7 +31,7 @@ def chain(slip: float = 0.2, horizon: int = HORIZON) -> TabularEnv:
         >>> chain().as_mdp().r[[0, 4]].round(3).tolist()
         [[0.4, 1.6], [8.4, 3.6]]
     """
-    slip, horizon = checks.real("slip", slip, 0.0, 0.5), checks.whole("horizon", horizon, 1)
+    slip, horizon = checks.real("slip", slip, 0.0, 0.5), checks.steps("horizon", horizon)
     last = STATES - 1
 
     def step(key: Key, state: Int[Array, ""], action: Int[Array, ""]) -> Step:

@@ -27,7 +27,7 @@ def from_mdp(mdp: MDP, start: int = 0, horizon: int = HORIZON, name: str = "mdp"
     num_states, num_actions, _ = p.shape
     if not 0 <= checks.whole("start", start, 0) < num_states:
         raise InputError(f"start must be a state, 0 to {num_states - 1}, but it is {start}")
-    horizon = checks.whole("horizon", horizon, 1)
+    horizon = checks.steps("horizon", horizon)
     best = float(finite_horizon_optimum(p, r, horizon)[start])
     whole = MDP(p, r)
     branching = int((p > 0).sum(axis=-1).max())

@@ -27,7 +27,7 @@ def loop(horizon: int = HORIZON) -> TabularEnv:
         >>> loop(10).best_return
         4.0
     """
-    horizon = checks.whole("horizon", horizon, 1)
+    horizon = checks.steps("horizon", horizon)
     p, r = np.zeros((9, 2, 9)), np.zeros((9, 2))
     for action, (states, pays) in enumerate(((EASY, 1.0), (HARD, 2.0))):
         for here, there in zip((0, *states), (*states, 0), strict=True):

@@ -30,7 +30,7 @@ def river_swim(size: int = 6, horizon: int = HORIZON) -> TabularEnv:
         >>> river_swim().as_mdp().p[1, 1].tolist()
         [0.05, 0.6, 0.35, 0.0, 0.0, 0.0]
     """
-    size, horizon = checks.whole("size", size, 3), checks.whole("horizon", horizon, 1)
+    size, horizon = checks.whole("size", size, 3), checks.steps("horizon", horizon)
     p, r, last = np.zeros((size, 2, size)), np.zeros((size, 2)), size - 1
     for place in range(size):
         p[place, 0, max(place - 1, 0)] = 1.0

@@ -156,7 +156,7 @@ def environment(env: Any, horizon: int | None = None, env_args: Mapping[str, Any
     """Whatever stands for an environment, as the loops take it."""
     settings = checks.mapping("env_args", env_args)
     if horizon is not None:
-        checks.whole("horizon", horizon, 1)
+        checks.steps("horizon", horizon)
     if isinstance(env, str):
         env = by_name(env, settings)
     elif settings:
