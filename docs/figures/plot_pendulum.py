@@ -25,7 +25,7 @@ SMOOTH = 5
 def draw() -> Figure:
     """One panel per noise: the mean over seeds with its standard error, and the published means with theirs."""
     curves = pd.concat([ubex.load_curves(path) for path in sorted(RUNS.glob("*/curves.csv"))])
-    returns = curves[(curves["metric"] == "return") & (curves["preset"] == "paper")]
+    returns = curves[(curves["metric"] == "return") & (curves["preset"] == "paper") & (curves["num_models"] == 5)]
     published = metrics.published().query("environment == 'sparse-pendulum'")
     figure = Figure(figsize=(10.0, 4.0), layout="constrained")
     panels = figure.subplots(1, len(NOISES), sharey=True)
