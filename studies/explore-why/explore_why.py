@@ -281,7 +281,7 @@ def run(
     env: TabularEnv, config: AgentConfig, name: str, key: Key, episodes: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """One run: a line of what it came to, and lines along it."""
-    belief, parts, trace = begin(env), [], []
+    belief, parts, trace = begin(env).belief, [], []
     room = rooms_of_states() if env.name == "seven-room" else None
     p, r = (np.asarray(array) for array in env.as_mdp())
     regret, total, visits = 0.0, [], np.zeros(env.num_states)

@@ -41,14 +41,14 @@ def double() -> Iterator[None]:
 
 
 def after_episodes(number: int) -> Belief:
-    belief, _ = run_episodes(ENV, CONFIG, jax.random.key(1), begin(ENV), jnp.arange(number, dtype=jnp.int32))
-    return belief
+    memory, _ = run_episodes(ENV, CONFIG, jax.random.key(1), begin(ENV), jnp.arange(number, dtype=jnp.int32))
+    return memory.belief
 
 
 def test_an_unchanged_variant_is_the_agent(tool: ModuleType) -> None:
     key, numbers = jax.random.key(3), jnp.arange(8, dtype=jnp.int32)
     _, theirs = run_episodes(ENV, CONFIG, key, begin(ENV), numbers)
-    _, mine = tool.block(ENV, CONFIG, tool.VARIANTS["closed-form"], tool.update, key, begin(ENV), numbers)
+    _, mine = tool.block(ENV, CONFIG, tool.VARIANTS["closed-form"], tool.update, key, begin(ENV).belief, numbers)
     np.testing.assert_array_equal(mine.policy, theirs.policies)
     np.testing.assert_array_equal(mine.reward, theirs.returns)
 

@@ -93,11 +93,11 @@ def test_the_learner_is_the_loop_by_hand(together: bool) -> None:
     learner, seen = tabular.TabularLearner(env, config, key, block=2), list[Any]()
     state = driver.advance(learner, learner.blank({}), 4, lambda _, block: seen.append(block) is None)
     with jax.enable_x64(True):
-        belief = jax.tree.map(lambda x: jnp.stack([x] * 2) if together else x, loop.begin(env))
+        memory = jax.tree.map(lambda x: jnp.stack([x] * 2) if together else x, loop.begin(env))
         for first, block in zip((0, 2), seen[1:], strict=True):
-            belief, out = run(env, config, key, belief, jnp.arange(first, first + 2, dtype=jnp.int32))
+            memory, out = run(env, config, key, memory, jnp.arange(first, first + 2, dtype=jnp.int32))
             np.testing.assert_array_equal(block.returns, out.returns)
-        jax.tree.map(np.testing.assert_array_equal, state.belief, belief)
+        jax.tree.map(np.testing.assert_array_equal, state.memory, memory)
 
 
 def test_a_pair_is_learned() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,15 +18,31 @@ ENV, CONFIG = deep_sea(4), AgentConfig(u_min=-0.05, repeats=4)
 
 def run(episodes: int, block: int, seed: int = 0, config: AgentConfig = CONFIG) -> np.ndarray:
     with jax.enable_x64(True):
-        belief, returns = begin(ENV), []
+        memory, returns = begin(ENV), []
         for start in range(0, episodes, block):
-            belief, out = run_episodes(ENV, config, jax.random.key(seed), belief, jnp.arange(start, start + block))
+            memory, out = run_episodes(ENV, config, jax.random.key(seed), memory, jnp.arange(start, start + block))
             returns.append(np.asarray(out.returns))
         return np.concatenate(returns)
 
 
-def test_blocks_change_nothing() -> None:
-    np.testing.assert_array_equal(run(30, 30), run(30, 10))
+@pytest.mark.parametrize("plan_from", ["random", "last"])
+def test_blocks_change_nothing(plan_from: str) -> None:
+    config = dataclasses.replace(CONFIG, plan_from=plan_from)
+    np.testing.assert_array_equal(run(30, 30, config=config), run(30, 10, config=config))
+
+
+def test_a_plan_that_goes_on_from_the_last_one_needs_fewer_improvements() -> None:
+    """And costs nothing: both solve DeepSea with L = 6 after 11 unsolved episodes."""
+    env, found = deep_sea(6), {}
+    for plan_from in ("random", "last"):
+        config = AgentConfig("closed-form", repeats=6, prior_mass=8.0, plan_from=plan_from)
+        with jax.enable_x64(True):
+            found[plan_from] = run_episodes(env, config, jax.random.key(0), begin(env), jnp.arange(20))[1]
+    unsolved = {name: int((np.asarray(out.returns) < 0.5).sum()) for name, out in found.items()}
+    assert max(unsolved.values()) <= 12, unsolved
+    assert found["last"].steps[0] == found["random"].steps[0], "the first plan begins with the same random policy"
+    assert found["last"].steps[1:].mean() < 0.6 * found["random"].steps[1:].mean()
+    assert (found["last"].steps[-3:] == 1).all(), "nothing is left to improve"
 
 
 @pytest.mark.parametrize("method", ["exact-ube", "psrl"])
@@ -32,8 +50,8 @@ def test_a_batch_of_seeds_gives_what_each_gives_alone(method: str) -> None:
     config = AgentConfig(method=method, u_min=-0.05, repeats=4)
     with jax.enable_x64(True):
         keys = jnp.stack([jax.random.key(seed) for seed in range(3)])
-        beliefs = jax.tree.map(lambda x: jnp.stack([x] * 3), begin(ENV))
-        _, out = run_batch(ENV, config, keys, beliefs, jnp.arange(60, dtype=jnp.int32))
+        memories = jax.tree.map(lambda x: jnp.stack([x] * 3), begin(ENV))
+        _, out = run_batch(ENV, config, keys, memories, jnp.arange(60, dtype=jnp.int32))
     for seed in range(3):
         np.testing.assert_array_equal(out.returns[seed], run(60, 60, seed, config))
 

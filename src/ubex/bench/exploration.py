@@ -21,8 +21,7 @@ from ubex.bench.timing import seconds
 from ubex.envs.deep_sea import deep_sea
 from ubex.runs.jobs import worker_environment
 from ubex.tabular.agents import METHODS, AgentConfig
-from ubex.tabular.belief import Belief
-from ubex.tabular.loop import Episodes, begin, run_episodes
+from ubex.tabular.loop import Episodes, Memory, begin, run_episodes
 
 PAPER_METHODS = ("exact-ube", "pombu", "ensemble-var", "psrl")
 LARGEST_FOR_ALL = 20
@@ -78,18 +77,18 @@ def measure(case: Case) -> dict[str, Any]:
     solves, updates, steps, unsolved = [], [], [], 0
     with jax.enable_x64(True):
 
-        def block(belief: Belief, first: int) -> tuple[Belief, Episodes]:
-            belief, out = run_episodes(env, config, jax.random.key(0), belief, jnp.arange(first, first + size, dtype=jnp.int32))
+        def block(memory: Memory, first: int) -> tuple[Memory, Episodes]:
+            memory, out = run_episodes(env, config, jax.random.key(0), memory, jnp.arange(first, first + size, dtype=jnp.int32))
             out.returns.block_until_ready()
-            return belief, out
+            return memory, out
 
-        belief = begin(env)
-        compiling = seconds(lambda: block(belief, 0))
+        memory = begin(env)
+        compiling = seconds(lambda: block(memory, 0))
         np.linalg.solve(matrix, right)
         for first in range(0, case.episodes - size + 1, size):
             solves += [seconds(lambda: np.linalg.solve(matrix, right)) for _ in range(SOLVES)]
             start = time.perf_counter()
-            belief, out = block(belief, first)
+            memory, out = block(memory, first)
             updates.append((time.perf_counter() - start) / size)
             steps.append(float(np.mean(out.steps)))
             unsolved += int(np.sum(np.asarray(out.returns) < 0.5))

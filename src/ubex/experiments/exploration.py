@@ -53,6 +53,8 @@ class Exploration(Experiment):
     """The planners: policy-iteration, which is the paper's and the default, and start."""
     prior_masses: tuple[float, ...] | None = field(default=None, metadata=IF_GIVEN)
     """The masses of the prior: the sum of a row's Dirichlet parameters, in visits. By default it is the published rule."""
+    plan_from: str | None = field(default=None, metadata=IF_GIVEN)
+    """What planning begins with: random, a random policy, which is the paper's and the default, or last, the last plan."""
 
     def __post_init__(self) -> None:
         """Refuses fields that make no sense."""
@@ -61,7 +63,7 @@ class Exploration(Experiment):
             estimators.method(method, METHODS)
         checks.whole("episodes", self.episodes, 1)
         for setting in grid(method=self.methods, **Exploration.axes(self)):
-            AgentConfig(**{**setting, "u_min": self.u_min, "ties": self.ties})  # type: ignore[arg-type]
+            AgentConfig(**{**setting, **self.shared()})
 
     def axes(self) -> dict[str, Sequence[Any]]:
         """What varies between cells, besides the method."""
@@ -69,9 +71,14 @@ class Exploration(Experiment):
         given = {name: values for name, values in new.items() if values is not None}
         return {"num_models": self.num_models, "gain": self.gains, **given}
 
+    def shared(self) -> dict[str, Any]:
+        """Settings that all agents have."""
+        given = {} if self.plan_from is None else {"plan_from": self.plan_from}
+        return {"u_min": self.u_min, "ties": self.ties, **given}
+
     def cells(self) -> Sequence[Cell]:
         """All axes x methods."""
-        shared: dict[str, Any] = {"episodes": self.episodes, "u_min": self.u_min, "ties": self.ties}
+        shared = {"episodes": self.episodes, **self.shared()}
         axes = grid(**self.axes())
         return [Cell(self.name, self.environment, method, {**setting, **shared}) for setting in axes for method in self.methods]
 
@@ -127,7 +134,7 @@ def explore(
 def agent_config(cell: Cell, **fixed: Any) -> AgentConfig:
     """The agent of a cell."""
     settings: Mapping[str, Any] = cell.settings
-    names = ("num_models", "gain", "u_min", "ties", "clip_sum", "discount", "prior_mass", "planner")
+    names = ("num_models", "gain", "u_min", "ties", "clip_sum", "discount", "prior_mass", "planner", "plan_from")
     return AgentConfig(method=cell.method, **{name: settings[name] for name in names if name in settings}, **fixed)
 
 

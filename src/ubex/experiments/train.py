@@ -62,6 +62,9 @@ class Train(Experiment):
     prior_mass: float | None = field(default=None, metadata=IF_GIVEN)
     """The mass of the prior: the sum of a row's Dirichlet parameters, in visits. By default it is the published rule."""
 
+    plan_from: str | None = field(default=None, metadata=IF_GIVEN)
+    """What planning begins with: random, a random policy, which is the paper's and the default, or last, the last plan."""
+
     def __post_init__(self) -> None:
         """Refuses fields that make no sense, the environment's included."""
         super().__post_init__()
@@ -71,8 +74,9 @@ class Train(Experiment):
     def settings(self) -> dict[str, Any]:
         """The agent's settings."""
         names = ("num_models", "gain", "discount", "u_min", "ties", "repeats")
-        new = {"planner": self.planner, "prior_mass": self.prior_mass}  # runs without them keep their random keys
-        return {name: getattr(self, name) for name in names} | {name: x for name, x in new.items() if x is not None}
+        new = {name: getattr(self, name) for name in ("planner", "prior_mass", "plan_from")}
+        given = {name: x for name, x in new.items() if x is not None}  # runs without them keep their random keys
+        return {name: getattr(self, name) for name in names} | given
 
     def make(self, key: KeyLike = 0) -> tabular.TabularLearner:
         """The agent in its environment."""

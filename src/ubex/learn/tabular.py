@@ -28,7 +28,7 @@ from ubex.tabular import host, loop
 from ubex.tabular.agents import START, AgentConfig
 from ubex.tabular.belief import Belief, LearnedBelief, prior
 from ubex.tabular.host import HostEnv
-from ubex.tabular.loop import Episodes
+from ubex.tabular.loop import Episodes, Memory
 from ubex.types import MDP, InputError, KeyLike
 
 BLOCK = 50
@@ -38,11 +38,16 @@ BLOCK = 50
 class TabularState(NamedTuple):
     """What a run carries on, with several seeds on a leading axis K; in NumPy, which keeps 64 bits outside the entry points."""
 
-    belief: Belief
+    memory: Memory
     episodes: int
     steps: int
     """Steps in the environment; counted for agents that learn by steps."""
     key: Shaped[PRNGKeyArray, "*k"]
+
+    @property
+    def belief(self) -> Belief:
+        """What was learned."""
+        return self.memory.belief
 
 
 @dataclass(frozen=True)
@@ -67,9 +72,9 @@ class TabularLearner(Learner[TabularState, Any]):
         """Before the first episode, with as many places for next states as the notes say; on the host there is one at first."""
         places = notes.get("places", 1 if isinstance(self.env, HostEnv) else self.env.branching)
         with jax.enable_x64(True):
-            belief = prior(self.env.num_states, self.env.num_actions, places)
-            belief = jax.tree.map(lambda x: np.tile(x, (*self.key.shape, *[1] * x.ndim)), belief)
-        return TabularState(belief, 0, 0, self.key)
+            memory = loop.blank(prior(self.env.num_states, self.env.num_actions, places))
+            memory = jax.tree.map(lambda x: np.tile(x, (*self.key.shape, *[1] * x.ndim)), memory)
+        return TabularState(memory, 0, 0, self.key)
 
     def done(self, state: TabularState) -> int:
         """Episodes."""
@@ -84,14 +89,14 @@ class TabularLearner(Learner[TabularState, Any]):
         after = min(state.episodes + self.block, goal)
         numbers = np.arange(state.episodes, after, dtype=np.int32)
         with jax.enable_x64(True):
-            belief: Belief = jax.tree.map(jnp.asarray, state.belief)
+            memory: Memory = jax.tree.map(jnp.asarray, state.memory)
             if isinstance(self.env, HostEnv):
-                belief, out = host.run_episodes(self.env, self.config, state.key, belief, numbers)
+                memory, out = host.run_episodes(self.env, self.config, state.key, memory, numbers)
             else:
                 run = loop.run_batch if state.key.ndim else loop.run_episodes
-                belief, out = run(self.env, self.config, state.key, belief, jnp.asarray(numbers))
-            belief, out = jax.tree.map(np.asarray, (belief, out._replace(returns=np.asarray(out.returns, np.float64))))
-        return state._replace(belief=belief, episodes=after), out
+                memory, out = run(self.env, self.config, state.key, memory, jnp.asarray(numbers))
+            memory, out = jax.tree.map(np.asarray, (memory, out._replace(returns=np.asarray(out.returns, np.float64))))
+        return state._replace(memory=memory, episodes=after), out
 
 
 class Training(NamedTuple):

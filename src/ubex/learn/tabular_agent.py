@@ -159,7 +159,8 @@ class TabularBackend(TabularLearner):
 
     @float64
     def _explore(self, state: TabularState) -> Int[np.ndarray, " S"]:
-        planned = plan(self.config, plan_key(state), jax.tree.map(jnp.asarray, state.belief), self.env.start).policy
+        belief, last = jax.tree.map(jnp.asarray, state.memory)
+        planned = plan(self.config, plan_key(state), belief, self.env.start, last).policy
         return np.asarray(planned)[: self.env.num_states]
 
 

@@ -33,6 +33,8 @@ PSRL, BEB, UCBVI = OTHERS = ("psrl", "beb", "ucbvi")
 METHODS = (*ESTIMATORS, *OTHERS)
 EVERYWHERE, START = PLANNERS = ("policy-iteration", "start")
 """Planners: optimistic at every state at once, or at the state in which episodes begin."""
+RANDOM, LAST = FIRST_POLICIES = ("random", "last")
+"""What planning begins with: a policy drawn at random, or the plan of the episode before."""
 SMALLEST, LARGEST = 1e-9, 1e12
 """Of masses and precisions: beyond them sums lose all digits."""
 Weight = Annotated[float, Within(SMALLEST, LARGEST)]
@@ -65,6 +67,8 @@ class AgentConfig:
     """Clip Var[r] + discount^2 u (the published runs) instead of u alone (the text)."""
     planner: Annotated[str, OneOf(PLANNERS)] = EVERYWHERE
     """`policy-iteration` improves the optimistic value of every state (the paper); `start` that of the first state alone."""
+    plan_from: Annotated[str, OneOf(FIRST_POLICIES)] = RANDOM
+    """What planning begins with: a `random` policy (the published runs), or the `last` plan, which needs fewer improvements."""
     ties: Annotated[str, OneOf(("first", "random"))] = "first"
     """`first` maximiser (the published runs) or `random` (the text); it made no difference on DeepSea."""
     repeats: Annotated[int, Within(1)] = 1
@@ -98,8 +102,16 @@ class AgentConfig:
         return LearnedBelief.of(belief, self.prior_mass, self.reward_precision, self.noise_precision)
 
 
-def update(config: AgentConfig, key: Key, belief: Belief, start: int | None = None) -> Plan:
-    """A policy for the next episode, which begins in `start`: samples the posterior and plans, from a random policy."""
+def no_plan(belief: Belief) -> Int[Array, "*k S"]:
+    """What stands for the last plan before there is one."""
+    return jnp.full(belief.rewards.shape[:-1], -1, jnp.int32)
+
+
+def update(
+    config: AgentConfig, key: Key, belief: Belief, start: int | None = None, last: Int[Array, " S"] | None = None
+) -> Plan:
+    """A policy for the next episode, which begins in `start`: samples the posterior and plans, from a random policy or the
+    last one."""
     if config.method == UCBVI:
         return ucbvi.plan(belief, config.gain, config.discount)
     reward, deviation = reward_posterior(belief, config.reward_precision, config.noise_precision)
@@ -108,6 +120,8 @@ def update(config: AgentConfig, key: Key, belief: Belief, start: int | None = No
         mean = beb.with_bonus(mean, total_mass(belief, config.prior_mass), config.gain)
     num_states, num_actions = reward.shape
     first: Int[Array, " S"] = jax.random.randint(named(key, "policy"), (num_states,), 0, num_actions, jnp.int32)
+    if config.plan_from == LAST and last is not None:
+        first = jnp.where(last < 0, first, last)
     model = planning_model(config, key, belief, mean, deviation)
     if config.planner == START:
         assert start is not None, "checked where the agent meets its environment"

@@ -21,7 +21,7 @@ from ubex.envs.custom import MAX_STEPS
 from ubex.keys import named
 from ubex.tabular.agents import AgentConfig, update
 from ubex.tabular.belief import Belief
-from ubex.tabular.loop import Episodes
+from ubex.tabular.loop import Episodes, Memory
 from ubex.types import InputError, Key
 
 
@@ -79,20 +79,21 @@ plan = functools.partial(jax.jit, static_argnames=("config", "start"))(update)
 
 
 def run_episodes(
-    env: HostEnv, config: AgentConfig, key: Key, belief: Belief, episodes: Int[np.ndarray, " E"]
-) -> tuple[Belief, Episodes]:
+    env: HostEnv, config: AgentConfig, key: Key, memory: Memory, episodes: Int[np.ndarray, " E"]
+) -> tuple[Memory, Episodes]:
     """Runs episodes number `episodes[0]`, ...; each is seeded by the key and its number alone."""
+    belief, last = memory
     returns, policies, steps = [], [], []
     for number in episodes:
         here = jax.random.fold_in(key, number)
-        planned = plan(config, named(here, "plan"), belief, env.start)
-        policy = np.asarray(planned.policy)
+        planned = plan(config, named(here, "plan"), belief, env.start, last)
+        policy, last = np.asarray(planned.policy), planned.policy
         seed = int(jax.random.bits(named(here, "act"), dtype=jnp.uint32)) % 2**31
         total, belief = episode(env, config, policy, belief, seed, int(number))
         returns.append(total)
         policies.append(policy[: env.num_states])
         steps.append(int(planned.steps))
-    return belief, Episodes(np.array(returns), np.array(policies), np.array(steps))
+    return Memory(belief, last), Episodes(np.array(returns), np.array(policies), np.array(steps))
 
 
 def episode(

@@ -12,9 +12,17 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from ubex.envs.base import TabularEnv, rollout
 from ubex.keys import named
-from ubex.tabular.agents import AgentConfig, update
+from ubex.tabular.agents import AgentConfig, no_plan, update
 from ubex.tabular.belief import Belief, observe, prior
 from ubex.types import Key
+
+
+class Memory(NamedTuple):
+    """What an agent carries from one episode to the next."""
+
+    belief: Belief
+    plan: Int[Array, "*k S"]
+    """The last policy; -1 before the first episode."""
 
 
 class Episodes(NamedTuple):
@@ -28,33 +36,39 @@ class Episodes(NamedTuple):
     """Improvements that each update made."""
 
 
-def begin(env: TabularEnv) -> Belief:
-    """The belief before the first episode."""
-    return prior(env.num_states, env.num_actions, env.branching)
+def begin(env: TabularEnv) -> Memory:
+    """Before the first episode."""
+    return blank(prior(env.num_states, env.num_actions, env.branching))
+
+
+def blank(belief: Belief) -> Memory:
+    """A belief, and no plan so far."""
+    return Memory(belief, no_plan(belief))
 
 
 @functools.partial(jax.jit, static_argnames=("env", "config"))
 def run_episodes(
-    env: TabularEnv, config: AgentConfig, key: Key, belief: Belief, episodes: Int[Array, " E"]
-) -> tuple[Belief, Episodes]:
+    env: TabularEnv, config: AgentConfig, key: Key, memory: Memory, episodes: Int[Array, " E"]
+) -> tuple[Memory, Episodes]:
     """Runs episodes number `episodes[0]`, `episodes[1]`, ...; randomness depends on the key and those numbers alone."""
 
-    def one(belief: Belief, episode: Int[Array, ""]) -> tuple[Belief, Episodes]:
+    def one(memory: Memory, episode: Int[Array, ""]) -> tuple[Memory, Episodes]:
         here = jax.random.fold_in(key, episode)
-        plan = update(config, named(here, "plan"), belief, env.start)
+        plan = update(config, named(here, "plan"), memory.belief, env.start, memory.plan)
         seen = rollout(env, named(here, "act"), plan.policy)
         reward = jnp.sum(jnp.where(seen.valid, seen.reward, 0.0))
-        return observe(belief, seen, config.repeats), Episodes(reward, plan.policy[: env.num_states], plan.steps)
+        after = Memory(observe(memory.belief, seen, config.repeats), plan.policy)
+        return after, Episodes(reward, plan.policy[: env.num_states], plan.steps)
 
-    return jax.lax.scan(one, belief, episodes)
+    return jax.lax.scan(one, memory, episodes)
 
 
 @functools.partial(jax.jit, static_argnames=("env", "config"))
 def run_batch(
-    env: TabularEnv, config: AgentConfig, keys: Shaped[PRNGKeyArray, " K"], beliefs: Belief, episodes: Int[Array, " E"]
-) -> tuple[Belief, Episodes]:
+    env: TabularEnv, config: AgentConfig, keys: Shaped[PRNGKeyArray, " K"], memories: Memory, episodes: Int[Array, " E"]
+) -> tuple[Memory, Episodes]:
     """The same for several keys at once, on a leading axis: one program for all seeds, which is what a GPU wants."""
-    result: tuple[Belief, Episodes] = jax.vmap(lambda key, belief: run_episodes(env, config, key, belief, episodes))(
-        keys, beliefs
+    result: tuple[Memory, Episodes] = jax.vmap(lambda key, memory: run_episodes(env, config, key, memory, episodes))(
+        keys, memories
     )
     return result
