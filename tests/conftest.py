@@ -7,6 +7,8 @@ or that compute for long.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,12 +53,25 @@ def as_users_have_it() -> Iterator[None]:
 
 MAPS, MOST_MAPS, EVERY = Path("/proc/self/maps"), 30_000, 10
 """Every compiled program maps memory, and Linux allows a process 65,530 maps: beyond it the compiler crashes."""
-finished = 0
+PAGES, MOST_BYTES = Path("/proc/self/statm"), 2 * 10**9
+"""Programs also take memory, some 5 GB in a whole suite, and there are as many processes as cores."""
+finished, most_bytes = 0, MOST_BYTES
 
 
 def pytest_runtest_teardown(item: Any) -> None:
     """Drops compiled programs before there are too many; looked at after every few tests, since counting takes a while."""
-    global finished
+    global finished, most_bytes
     finished += 1
-    if finished % EVERY == 0 and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+    if finished % EVERY or not MAPS.exists():
+        return
+    if MAPS.read_bytes().count(b"\n") > MOST_MAPS or resident_bytes() > most_bytes:
         jax.clear_caches()
+        gc.collect()
+        if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+            libc.malloc_trim(0)  # glibc keeps what is freed until it is told
+        most_bytes = max(MOST_BYTES, resident_bytes() + MOST_BYTES // 2)
+
+
+def resident_bytes() -> int:
+    """Memory of this process."""
+    return int(PAGES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
