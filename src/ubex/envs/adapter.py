@@ -18,7 +18,7 @@ from ubex.envs import foreign
 from ubex.envs.actions import Actions, Bounded, Numbered
 from ubex.envs.base import TabularEnv
 from ubex.envs.continuous import ContinuousEnv
-from ubex.envs.custom import MAX_STEPS
+from ubex.envs.custom import MAX_STEPS, size_and_start
 from ubex.envs.task import Task, never
 from ubex.types import InputError
 
@@ -199,9 +199,7 @@ def _actions(name: str, acted: Any) -> Actions:
     from gymnasium import spaces
 
     if isinstance(acted, spaces.Discrete):
-        if acted.n > MOST_ACTIONS:
-            raise InputError(f"the actions of {name} are {checks.shown(acted)}, but deep agents take at most {MOST_ACTIONS}")
-        return Numbered(int(acted.n), int(acted.start))
+        return Numbered(*size_and_start(name, "action", acted, MOST_ACTIONS))
     if not isinstance(acted, spaces.Box) or len(acted.shape) != 1 or acted.shape[0] < 1 or acted.dtype.kind != "f":
         raise InputError(f"{SUPPORTED}, but the actions of {name} are {checks.shown(acted)}; {COMBINE}")
     low, high = acted.low.astype(np.float32), acted.high.astype(np.float32)
