@@ -70,6 +70,18 @@ def number_array(name: str, value: ArrayLike) -> np.ndarray:
     return array
 
 
+def rows(name: str, given: Any, size: int) -> Float[np.ndarray, "*b O"]:
+    """One row of finite numbers, or a batch of them, in float32."""
+    array = number_array(name, given)
+    if array.ndim not in (1, 2) or array.shape[-1] != size:
+        raise InputError(f"{name} must have shape ({size},) or (batch, {size}), but it has shape {array.shape}")
+    with np.errstate(over="ignore"):
+        found: np.ndarray = array.astype(np.float32)
+    if not np.isfinite(found).all():
+        raise InputError(f"{name} has {found[~np.isfinite(found)][0]} in it")
+    return found
+
+
 def one_of(name: str, value: str, choices: Iterable[str]) -> str:
     """The value, if it is among the choices."""
     known = list(choices)

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from deep.tiny import config, constant_critics
-from ubex.deep import actor, agents, critics, dynamics, uncertainty
+from ubex.deep import actor, agents, categorical, critics, dynamics, uncertainty
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
 from ubex.deep.methods import DEEP_METHODS
 from ubex.deep.networks import MLP
 from ubex.deep.round import (
     backed_up,
+    bounded_variance,
     critic_targets,
     draw_noise,
     fitted_to,
@@ -100,7 +101,7 @@ def test_critic_targets_are_soft_and_each_their_own() -> None:
     settings = config(method="ensemble-mean", critic_hidden=(), discount=0.5)
     agent = agents.init(settings, KEY, TASK)._replace(critics_target=constant_critics([10.0, 20.0]))
     own, noise = batch(2, 8), jax.random.normal(KEY, (2, 8, 1))
-    _, _, goal = critic_targets(settings, noise, agent, batch(8), own, jnp.asarray(0.2), FREE)
+    _, _, goal = critic_targets(settings, TASK, noise, agent, batch(8), own, jnp.asarray(0.2), FREE)
     log_prob = actor.sample(agent.actor, own.next_observation, noise, settings.density_floor).log_prob
     expected = own.reward + 0.5 * (jnp.asarray([[10.0], [20.0]]) - 0.2 * log_prob)
     np.testing.assert_allclose(goal, expected, atol=1e-5)
@@ -110,7 +111,7 @@ def test_twins_share_the_smaller_target() -> None:
     settings = config(method="mbpo", critic_hidden=(), discount=0.5)
     agent = agents.init(settings, KEY, TASK)._replace(critics_target=constant_critics([10.0, 20.0]))
     shared, noise = batch(8), jax.random.normal(KEY, (1, 8, 1))
-    _, _, goal = critic_targets(settings, noise, agent, shared, shared, jnp.asarray(0.0), FREE)
+    _, _, goal = critic_targets(settings, TASK, noise, agent, shared, shared, jnp.asarray(0.0), FREE)
     np.testing.assert_allclose(goal, jnp.stack([shared.reward + 5.0] * 2), atol=1e-5)
 
 
@@ -121,17 +122,18 @@ def bounded(method: str) -> Any:
 def test_values_are_bounded_by_what_rewards_can_add_up_to() -> None:
     """Two steps' worth of rewards from -0.2 to 1, and what an entropy term of temperature 0.1 adds, by hand."""
     settings = bounded("exact-ube")
-    model = dynamics.init(settings, KEY, Task(2, 3))
+    task = Task(2, 3)
+    model = dynamics.init(settings, KEY, task)
     model = model._replace(support=model.support._replace(rewards=jnp.asarray([-0.2, 1.0])))
-    low, high = value_bounds(settings, model, jnp.asarray(0.1), 3)
+    low, high = value_bounds(settings, task, model, jnp.asarray(0.1))
     np.testing.assert_allclose((low, high), (2.0 * (-0.2 - 0.3), 2.0 * (1.0 + 0.3 * np.log(2.0))), rtol=1e-6)
     positive = model._replace(support=model.support._replace(rewards=jnp.asarray([0.5, 1.0])))
-    assert float(value_bounds(settings, positive, jnp.asarray(0.0), 3)[0]) == 0.0, "an episode may end"
+    assert float(value_bounds(settings, task, positive, jnp.asarray(0.0))[0]) == 0.0, "an episode may end"
     for free in (
         dataclasses.replace(settings, rollout_ends="alone", reward_range=None),
         dataclasses.replace(settings, discount=1.0),
     ):
-        assert value_bounds(free, model, jnp.asarray(0.1), 3) == (-jnp.inf, jnp.inf)
+        assert value_bounds(free, task, model, jnp.asarray(0.1)) == (-jnp.inf, jnp.inf)
     assert float(largest_variance(jnp.asarray(-1.0), jnp.asarray(3.0))) == 4.0
 
 
@@ -141,7 +143,9 @@ def test_bootstrapped_values_stay_within_their_bounds(method: str) -> None:
     agent = agents.init(settings, KEY, TASK)._replace(critics_target=constant_critics([100.0, 200.0]))
     shared, own = batch(8), batch(8) if settings.twin else batch(2, 8)
     noise = jnp.zeros((1 if settings.twin else 2, 8, 1))
-    _, _, goal = critic_targets(settings, noise, agent, shared, own, jnp.asarray(0.0), (jnp.asarray(-1.0), jnp.asarray(2.0)))
+    _, _, goal = critic_targets(
+        settings, TASK, noise, agent, shared, own, jnp.asarray(0.0), (jnp.asarray(-1.0), jnp.asarray(2.0))
+    )
     np.testing.assert_allclose(goal, jnp.broadcast_to((own.reward + 0.5 * 2.0), goal.shape), atol=1e-5)
 
 
@@ -219,3 +223,70 @@ def test_every_critic_is_fitted_to_its_own_targets_alone() -> None:
     size = [float(jnp.abs(slope.weights[0][i]).max()) for i in range(3)]
     assert size[0] == size[2] == 0.0
     assert size[1] > 0.0
+
+
+CHOICE = Task(2, 3, discrete=True)
+Q = np.array([[1.0, 2.0, 0.5], [3.0, 1.0, -1.0]], np.float32)
+"""What two critics say of three actions, wherever they are."""
+
+
+def choosing(method: str, **changes: Any) -> tuple[DeepConfig, agents.AgentState]:
+    settings = config(method=method, critic_hidden=(), discount=0.5, **changes)
+    weight = jnp.concatenate((jnp.zeros((2, 2, 1)), jnp.asarray(Q)[..., None]), axis=1)
+    says = MLP((weight,), (jnp.zeros((2, 1)),), jnp.tanh)
+    return settings, agents.init(settings, KEY, CHOICE)._replace(critics=says, critics_target=says)
+
+
+def chosen(*leading: int) -> Batch:
+    number = jnp.arange(int(np.prod(leading))).reshape(leading) % 3
+    return batch(*leading)._replace(action=jax.nn.one_hot(number, 3, dtype=jnp.float32))
+
+
+@pytest.mark.parametrize("method", ["ensemble-mean", "mbpo"])
+def test_with_discrete_actions_targets_are_exact_and_soft(method: str) -> None:
+    settings, agent = choosing(method)
+    shared, own = chosen(8), chosen(2, 8)
+    noise = draw_noise(settings, CHOICE, KEY).critics
+    assert noise.size == 0
+    goal = critic_targets(settings, CHOICE, noise, agent, shared, own, jnp.asarray(0.2), FREE)[2]
+    used = shared if settings.twin else own
+    policy = np.asarray(jax.nn.softmax(agent.actor(used.next_observation)))
+    values = Q.min(axis=0)[None] if settings.twin else Q[:, None]
+    soft = np.sum(policy * (values - 0.2 * np.log(policy)), axis=-1)
+    np.testing.assert_allclose(goal, np.broadcast_to(used.reward + 0.5 * soft, (2, 8)), rtol=1e-5, atol=1e-5)
+    assert float(goal.mean() - used.reward.mean() - 0.5 * (policy * values).sum(axis=-1).mean()) > 0.05, (
+        "entropy is worth something"
+    )
+
+
+def test_with_discrete_actions_rounds_find_the_softmax_of_the_values() -> None:
+    """Critics that stay as they are, and a temperature that has no reason to move from 1: the best policy is softmax(Q)."""
+    best = np.exp(Q.mean(axis=0)) / np.exp(Q.mean(axis=0)).sum()
+    entropy = float(-(best @ np.log(best)))
+    settings, agent = choosing("ensemble-mean", critic_rate=0.0, actor_rate=0.01, target_entropy=entropy)
+    model, shared, own = dynamics.init(settings, KEY, CHOICE), chosen(8), chosen(2, 8)
+
+    @jax.jit
+    def many(agent: agents.AgentState) -> tuple[agents.AgentState, agents.Info]:
+        def one(agent: agents.AgentState, key: Any) -> tuple[agents.AgentState, agents.Info]:
+            return gradient_round(settings, CHOICE, draw_noise(settings, CHOICE, key), agent, model, shared, own)
+
+        return jax.lax.scan(one, agent, jax.random.split(KEY, 600))
+
+    agent, info = many(agent)
+    policy = jax.nn.softmax(agent.actor(shared.observation))
+    np.testing.assert_allclose(policy, np.broadcast_to(best, (8, 3)), atol=0.03)
+    assert float(info.entropy[-1]) == pytest.approx(entropy, abs=0.03)
+    assert float(info.value[-1]) == pytest.approx(best @ Q.mean(axis=0), abs=0.05)
+
+
+def test_with_discrete_actions_the_variance_of_the_next_step_is_its_average() -> None:
+    settings, agent = choosing("exact-ube")
+    assert agent.unet is not None
+    seen = chosen(8)
+    below = functools.partial(bounded_variance, settings, agent.unet, (jnp.asarray(-1.0), jnp.asarray(0.5)))
+    found, _ = categorical.expected(agent.actor, seen.next_observation, jnp.zeros((8, 0)), below)
+    policy = np.asarray(jax.nn.softmax(agent.actor(seen.next_observation)))
+    every = [np.tile(row, (8, 1)).astype(np.float32) for row in np.eye(3)]
+    u = [uncertainty.variance(settings, agent.unet, seen.next_observation, jnp.asarray(one)) for one in every]
+    np.testing.assert_allclose(found, np.sum(policy * np.minimum(np.stack(u, axis=-1), 0.5625), axis=-1), rtol=1e-5)

@@ -207,3 +207,64 @@ def test_models_differ_in_a_known_reward_as_far_as_they_differ_in_the_next_state
     seen = uncertainty.local(settings, LINE._replace(reward=lambda observation, action, after: 3.0 * after[0]), *known)
     np.testing.assert_allclose(seen.reward_variance, [4.5, 18.0], rtol=1e-4)  # of 3 and 6, and of 6 and 12, with N - 1
     np.testing.assert_allclose(uncertainty.local(settings, LINE, *known).reward_variance, 8.0, rtol=1e-4)
+
+
+CHOICE = LINE._replace(action_size=2, discrete=True)
+"""One number observed, and two actions."""
+
+
+def uneven_policy(logit: float) -> MLP:
+    """Action 1 with the odds e^logit everywhere."""
+    return MLP((jnp.zeros((1, 2)),), (jnp.asarray([0.0, logit]),), jnp.tanh)
+
+
+def chosen_at(states: list[float]) -> Batch:
+    return batch_at(states)._replace(action=jnp.broadcast_to(jnp.asarray([[1.0, 0.0]]), (len(states), 2)))
+
+
+def two_inputs(models: Any) -> Any:
+    """Models of two action inputs, which they do not look at."""
+    wide = jnp.zeros_like(models.networks.weights[0][:, :1])
+    networks = MLP((jnp.concatenate((models.networks.weights[0], wide), axis=1),), models.networks.biases, jnp.tanh)
+    normaliser = models.normaliser._replace(mean=jnp.zeros(3), std=jnp.ones(3))
+    return models._replace(networks=networks, normaliser=normaliser)
+
+
+@pytest.mark.parametrize("method", ["exact-ube", "pombu"])
+def test_with_discrete_actions_the_moments_are_exact(method: str) -> None:
+    """Three models and critics, two actions with probabilities 1/4 and 3/4: w and gap by hand, whatever the noise is."""
+    settings = config(method=method, num_models=3, batch_size=3, u_min=-np.inf, **SURE)
+    slopes, s_weights, levels = [0.0, 1.0, -0.5], [2.0, 1.0, -1.0], [0.0, 4.0, -2.0]
+    q = np.array([[0.5, -1.0], [2.0, 3.0], [-4.0, 0.0]])
+    weight = jnp.asarray([[[s], [a], [b]] for s, (a, b) in zip(s_weights, q, strict=True)], jnp.float32)
+    critics = MLP((weight,), (jnp.asarray(levels)[:, None],), jnp.tanh)
+    models = two_inputs(linear_models(slopes, [0.0] * 3, [0.0, 1.0, 2.0]))
+    shapes = uncertainty.noise_shapes(settings, CHOICE)
+    noise = uncertainty.Noise(*(jnp.zeros(shape) for shape in shapes))
+    assert noise.actions.size == noise.states.size == 0
+    known = (noise, models, critics, uneven_policy(float(np.log(3.0))), chosen_at([0.0, 2.0, 4.0]))
+    found = uncertainty.local(settings, CHOICE, *known)
+    after = np.array([0.0, 2.0, 4.0])[None] * (1.0 + np.array(slopes)[:, None])
+    values = np.array(s_weights)[None, :, None, None] * after[:, None, :, None]
+    values = values + q[None, :, None] + np.array(levels)[None, :, None, None]  # model, critic, state, action
+    probability, mean = np.array([0.25, 0.75]), values.mean(axis=1)
+    w = (mean @ probability).var(axis=0, ddof=1)
+    excess = np.einsum("iisa->isa", values) - mean
+    gap = (((excess - (excess @ probability)[..., None]) ** 2) @ probability).mean(axis=0)
+    np.testing.assert_allclose(found.w, w, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found.u, w if method == "pombu" else w - gap, rtol=1e-4, atol=1e-4)
+    assert gap.min() > 0.5
+
+
+def test_with_discrete_actions_identical_models_leave_no_w() -> None:
+    settings = config(num_models=2, debias=True, w_actions=2, sampled_states=True, **SURE)
+    models = two_inputs(linear_models([0.3] * 2, [0.1] * 2, [1.0] * 2))
+    critics = MLP((jnp.asarray([[[2.0], [1.0], [5.0]], [[-1.0], [0.0], [3.0]]]),), (jnp.zeros((2, 1)),), jnp.tanh)
+    shapes = uncertainty.noise_shapes(settings, CHOICE)
+    noise = uncertainty.Noise(*(jax.random.normal(KEY, shape) for shape in shapes))
+    found = uncertainty.local(settings, CHOICE, noise, models, critics, uneven_policy(0.4), chosen_at([1.0] * 8))
+    np.testing.assert_array_equal(found.w, 0.0)
+    odds = np.exp(0.4) / (
+        1.0 + np.exp(0.4)
+    )  # own - mean is plus or minus (1.5 s + 0.5 or 1): the gap is debiased by N / (N - 1)
+    np.testing.assert_allclose(found.gap, 2.0 * 0.25 * odds * (1.0 - odds), rtol=1e-3)

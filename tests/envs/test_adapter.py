@@ -55,8 +55,8 @@ def test_observations_are_copies_in_float32_and_actions_are_scaled() -> None:
     assert first.dtype == moved.observation.dtype == np.float32
     np.testing.assert_array_equal(first, kept)
     np.testing.assert_allclose(moved.observation, kept + np.array([0.3, 1.0]), rtol=1e-6)
-    np.testing.assert_allclose(hosted.scaled(np.array([[-1.0], [0.0], [1.0]], np.float32)), [[0.0], [2.0], [4.0]])
-    np.testing.assert_allclose(hosted.unscaled(np.array([1.0])), [-0.5])
+    np.testing.assert_allclose(hosted.actions.outward(np.array([[-1.0], [0.0], [1.0]], np.float32)), [[0.0], [2.0], [4.0]])
+    np.testing.assert_allclose(hosted.actions.inward("action", [1.0]), [-0.5])
     np.testing.assert_array_equal(hosted.reset(0, seed=1), kept)
     hosted.env.at = hosted.env.at.astype(np.float32)  # an environment that needs no conversion
     first = hosted.reset(0, seed=1)
@@ -110,7 +110,13 @@ def test_an_endless_episode_needs_a_horizon() -> None:
         ({"observation_space": spaces.Discrete(3)}, r"support a 1-D Box .* observations of Line are Discrete\(3\)"),
         ({"observation_space": spaces.Box(0, 255, (8, 8, 3), np.uint8)}, "observations of Line are Box.*FlattenObservation"),
         ({"observation_space": spaces.Dict({"a": spaces.Discrete(2)})}, "observations of Line are Dict.*FlattenObservation"),
-        ({"action_space": spaces.Discrete(2)}, r"actions of Line are Discrete\(2\); tabular agents support Discrete"),
+        (
+            {"action_space": spaces.MultiDiscrete([2, 3])},
+            r"with Discrete actions or .* of Line are MultiDiscrete\(\[2 3\]\); a wr",
+        ),
+        ({"action_space": spaces.MultiBinary(2)}, "actions of Line are MultiBinary.*as one Discrete space"),
+        ({"action_space": spaces.Dict({"a": spaces.Discrete(2)})}, "actions of Line are Dict.*as one Discrete space"),
+        ({"action_space": spaces.Discrete(10**6)}, "size of the action space of Line must be at most 1000, but it is 1000000"),
         ({"action_space": spaces.Box(-np.inf, np.inf, (1,))}, "give them finite bounds"),
         ({"action_space": spaces.Box(0, 5, (1,), np.int64)}, "actions of Line are Box"),
     ],

@@ -6,9 +6,12 @@ import dataclasses
 import json
 import re
 from pathlib import Path
+from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 from PIL import Image
 
 import ubex
@@ -20,6 +23,13 @@ from ubex.runs.jobs import JobContext
 
 SMALL = '{"initial_steps": 20, "batch_size": 4, "updates_per_step": 1, "critic_hidden": [4], "actor_hidden": [4]}'
 TASK = TrainDeep(env="Pendulum-v1", agent="sac", steps=60, settings=SMALL, horizon=20, evaluate_every=30, evaluation_episodes=1)
+
+
+class Switches(gymnasium.Env[Any, Any]):
+    """Several choices at once."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = spaces.MultiBinary(3)
 
 
 class Stop(Exception):
@@ -142,7 +152,7 @@ def test_a_curve_has_one_value_a_step() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--env", "CartPole-v1"], "but the actions of CartPole-v1 are Discrete(2)"),
+        (["--env", f"{__name__}:Switches"], "Box of real-valued ones, but the actions of Switches are MultiBinary(3)"),
         (["--env", "deep-sea"], "deep-sea is tabular"),
         (["--env", "Pendulum-v1", "--agent", "psrl"], "unknown method 'psrl'"),
         (["--env", "Pendulum-v1", "--settings", "a=1"], "settings must be a JSON object"),

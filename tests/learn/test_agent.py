@@ -33,9 +33,9 @@ TINY: dict[str, Any] = {
 class Slide(gymnasium.Env[Any, Any]):
     """A point that moves by its action; episodes of eight steps. It breaks at step `broken` of all."""
 
-    def __init__(self, broken: int = -1) -> None:
+    def __init__(self, actions: Any = None, broken: int = -1) -> None:
         self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
-        self.action_space = spaces.Box(-3.0, 3.0, (1,), np.float32)
+        self.action_space = actions or spaces.Box(-3.0, 3.0, (1,), np.float32)
         self.broken, self.steps = broken, 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -110,7 +110,8 @@ def test_a_saved_agent_is_the_same_agent(trained: tuple[ubex.Agent, list[Info]],
     ubex.Agent.load(file, Slide()).save(file)
     assert ubex.Agent.load(file, Slide()).learn(8).steps == 40
     with pytest.raises(
-        ubex.InputError, match=r"lowest action of this agent is \[-3.0\], but that of Pendulum-v1 is \[-2.0\]|size"
+        ubex.InputError,
+        match=r"range of actions of this agent is \[-3.0\] to \[3.0\], but that of Pendulum-v1 is \[-2.0\] |size",
     ):
         ubex.Agent.load(file, "Pendulum-v1")
     file.write_bytes(file.read_bytes()[:-1])
@@ -166,9 +167,9 @@ def test_an_environment_by_name_is_made_again(tmp_path: Path) -> None:
         (("sac", "Pendulum-v1"), {"gane": 1.0}, "unknown setting 'gane'; choose from: num_models, gain"),
         (("sac", "Pendulum-v1"), {"preset": "desk"}, "unknown preset 'desk'; choose from: paper, laptop"),
         (
-            ("sac", "CartPole-v1"),
+            ("sac", Slide(spaces.MultiBinary(3))),
             {},
-            r"bounded 1-D Box of real-valued actions, but the actions of CartPole-v1 are Discrete\(2\)",
+            r"bounded 1-D Box of real-valued ones, but the actions of Slide are MultiBinary\(3\)",
         ),
         (("sac", "FrozenLake-v1"), {}, "unknown method 'sac'; choose from: exact-ube"),
         (("psrl", "deep-sea"), {"preset": "laptop"}, "preset is for deep agents, but deep-sea is tabular"),

@@ -11,9 +11,8 @@ import optax
 from jaxtyping import Array, Float
 
 from ubex import ube
-from ubex.deep import actor as policy
 from ubex.deep import critics as critic
-from ubex.deep import uncertainty
+from ubex.deep import policy, uncertainty
 from ubex.deep.config import DeepConfig
 from ubex.deep.networks import MLP, sixteen_bits
 from ubex.envs.task import Task
@@ -79,7 +78,7 @@ def training_precision(config: DeepConfig) -> contextlib.AbstractContextManager[
 
 def init(config: DeepConfig, key: Key, task: Task) -> AgentState:
     """An untrained agent."""
-    actor = policy.init(named(key, "actor"), task.observation_size, task.action_size, config.actor_hidden)
+    actor = policy.of(task).init(named(key, "actor"), task.observation_size, task.action_size, config.actor_hidden)
     critics = critic.init(config, named(key, "critics"), task)
     unet = uncertainty.init(config, named(key, "unet"), task) if config.has_unet else None
     log_alpha = jnp.zeros((), jnp.float32)

@@ -110,7 +110,10 @@ class DeepConfig:
     """Added to the slope of tanh in an action's log-density, as in the published runs, so that the entropy term does not pull
     saturated actions back. 0 gives the exact density, as in the paper's text."""
     target_entropy: float | None = None
-    """Entropy that the temperature aims at; None means minus the number of action dimensions."""
+    """Entropy that the temperature aims at; None means minus the number of action dimensions, or the share below."""
+    entropy_share: Share = 0.3
+    """For discrete actions: entropy that the temperature aims at, as a share of that of equally likely actions. With the
+    default one action of two has a probability of about 0.95, and one of four about 0.9."""
     model_batch: Whole = 256
     """Transitions of one step of the dynamics' training, for each member."""
     validation_share: float = 0.05

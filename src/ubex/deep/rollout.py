@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from ubex.deep import actor as policy
+from ubex.deep import policy
 from ubex.deep.buffer import Batch, ModelBuffer, below, pack, put, unpack
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, Prediction, predict
@@ -104,8 +104,7 @@ def rollouts(config: DeepConfig, task: Task, key: Key, dynamics: Dynamics, actor
     def part(given: tuple[Key, Float[Array, "M B O"]]) -> Batch:
         for_action, for_deal, for_noise = jax.random.split(given[0], 3)
         observation = given[1]
-        at = policy.gaussian(actor, observation, multiply)
-        action = policy.squash(at, jax.random.normal(for_action, at.mean.shape, jnp.float32)).action
+        action = policy.of(task).draw(actor, observation, for_action, multiply)
         said = Prediction(*(x[None] for x in predict_dealt(config, for_deal, dynamics, observation[0], action[0])))
         if len(observation) > 1:
             own = predict_own(config, dynamics, observation[1:], action[1:])

@@ -6,6 +6,7 @@ r, next states s' and flags of termination are what a model said, actions a' are
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,9 +18,9 @@ import optax
 from jaxtyping import Array, Float
 
 from ubex import ube
-from ubex.deep import actor as policy
-from ubex.deep import agents, uncertainty
+from ubex.deep import agents, policy, uncertainty
 from ubex.deep import critics as critic
+from ubex.deep.actor import temperature_loss
 from ubex.deep.agents import AgentState, Info, Networks, Opinion, opinion, training_precision
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
@@ -30,21 +31,21 @@ from ubex.types import Key
 
 
 class Noise(NamedTuple):
-    """Standard normal numbers for one round."""
+    """Standard normal numbers for one round; none for discrete actions, of which Z is 0."""
 
     local: uncertainty.Noise
     """For the uncertainty rewards."""
-    unet: Float[Array, "B A"]
+    unet: Float[Array, "B Z"]
     """For the actions at the U-net's next states."""
-    critics: Float[Array, "M B A"]
+    critics: Float[Array, "M B Z"]
     """For the actions at the critics' next states; M is N, or 1 for twins."""
-    actor: Float[Array, "B A"]
+    actor: Float[Array, "B Z"]
     """For the actions whose values the actor climbs."""
 
 
 def draw_noise(config: DeepConfig, task: Task, key: Key) -> Noise:
     """All the noise of a round in one draw: generators are slow to start and to compile, not to run."""
-    one = (config.batch_size, task.action_size)
+    one = (config.batch_size, policy.of(task).noise_size(task.action_size))
     local = uncertainty.noise_shapes(config, task) if config.has_unet else ((0,) * 4, (0,) * 4)
     shapes = (*local, one if config.has_unet else (0, 0), (1 if config.twin else config.num_models, *one), one)
     ends = np.cumsum([math.prod(shape) for shape in shapes])
@@ -67,9 +68,9 @@ def gradient_round(
     `shared` is a batch of the model-randomised buffer (of the environment's transitions for `sac`); `own` has one of each
     model's buffer on a leading axis, and is not looked at by twins.
     """
-    how, before = agents.optimisers(config), agent.optimisers
+    how, before, kind = agents.optimisers(config), agent.optimisers, policy.of(task)
     alpha = jnp.exp(agent.log_alpha)
-    bounds = value_bounds(config, dynamics, alpha, task.action_size)
+    bounds = value_bounds(config, task, dynamics, alpha)
     nan = jnp.asarray(jnp.nan, jnp.float32)
     unet, unet_state, u_loss, local = agent.unet, before.unet, nan, uncertainty.Local(nan, nan, nan, nan)
 
@@ -78,9 +79,9 @@ def gradient_round(
         local = uncertainty.local(config, task, noise.local, dynamics, agent.critics, agent.actor, shared)
         with training_precision(config):
             # z = Var[r] + discount^2 (u + U(s', a')), the target of eq. (12)
-            after = policy.sample(agent.actor, shared.next_observation, noise.unet).action
-            later = uncertainty.variance(config, agent.unet_target, shared.next_observation, after)
-            z = u_target(config, local, shared, jnp.minimum(later, largest_variance(*bounds)))
+            below = functools.partial(bounded_variance, config, agent.unet_target, bounds)
+            later, _ = kind.expected(agent.actor, shared.next_observation, noise.unet, below)
+            z = u_target(config, local, shared, later)
         # one step down (z - U(s, a))^2, eq. (12), and the penalty of eq. (11)
         u_loss, gradient = fitted_to(
             config,
@@ -92,7 +93,7 @@ def gradient_round(
 
     with training_precision(config):
         # y_i = r + discount (Q_i(s', a') - alpha log pi(a'|s')), the target of eq. (10), on critic i's own model
-        observation, action, y = critic_targets(config, noise.critics, agent, shared, own, alpha, bounds)
+        observation, action, y = critic_targets(config, task, noise.critics, agent, shared, own, alpha, bounds)
     # one step down (y_i - Q_i(s, a))^2, eq. (10)
     critic_loss, gradient = fitted_to(
         config,
@@ -102,19 +103,19 @@ def gradient_round(
     )
     critics, critics_state = descend(how.critics, gradient, before.critics, agent.critics)
 
-    def actor_loss(actor: MLP) -> tuple[Float[Array, ""], tuple[policy.Sampled, Opinion]]:
+    def actor_loss(actor: MLP) -> tuple[Float[Array, ""], tuple[Float[Array, " B"], Opinion]]:
         # up mean Q + gain * sqrt(U), eq. (9), plus the entropy
-        sampled = policy.sample(actor, shared.observation, noise.actor, config.density_floor)
-        held = opinion(config, critics, unet, shared.observation, sampled.action)
-        return jnp.sum(alpha * sampled.log_prob - held.optimistic), (sampled, held)
+        climbed = functools.partial(opinion, config, critics, unet)
+        held, log_prob = kind.expected(actor, shared.observation, noise.actor, climbed, config.density_floor)
+        return jnp.sum(alpha * log_prob - held.optimistic), (log_prob, held)
 
     with training_precision(config):
-        (loss, (sampled, held)), gradient = jax.value_and_grad(actor_loss, has_aux=True)(agent.actor)
+        (loss, (log_prob, held)), gradient = jax.value_and_grad(actor_loss, has_aux=True)(agent.actor)
     actor, actor_state = descend(how.actor, gradient, before.actor, agent.actor)
 
     # the temperature, towards the entropy that is asked for
-    entropy = -float(task.action_size) if config.target_entropy is None else config.target_entropy
-    gradient = jax.grad(policy.temperature_loss)(agent.log_alpha, sampled.log_prob, entropy)
+    entropy = kind.usual_entropy(config, task.action_size) if config.target_entropy is None else config.target_entropy
+    gradient = jax.grad(temperature_loss)(agent.log_alpha, log_prob, entropy)
     log_alpha, alpha_state = descend(how.log_alpha, gradient, before.log_alpha, agent.log_alpha)
 
     moved = AgentState(
@@ -138,7 +139,7 @@ def gradient_round(
         jnp.mean(local.gap),
         jnp.mean(local.u),
         alpha,
-        -jnp.mean(sampled.log_prob),
+        -jnp.mean(log_prob),
     )
     return moved, info
 
@@ -161,7 +162,8 @@ def unet_loss(config: DeepConfig, raw: Float[Array, " B"], target: Float[Array, 
 
 def critic_targets(
     config: DeepConfig,
-    noise: Float[Array, "M B A"],
+    task: Task,
+    noise: Float[Array, "M B Z"],
     agent: AgentState,
     shared: Batch,
     own: Batch,
@@ -169,16 +171,22 @@ def critic_targets(
     bounds: Bounds,
 ) -> tuple[Float[Array, "C B O"], Float[Array, "C B A"], Float[Array, "C B"]]:
     """Where each critic is fitted, and to what: soft values of the next step by its own target, or by the smaller twin."""
+    kind = policy.of(task)
     if config.twin:
-        after = policy.sample(agent.actor, shared.next_observation, noise[0], config.density_floor)
-        later = jnp.min(critic.values(agent.critics_target, shared.next_observation, after.action), axis=0)
-        later = jnp.clip(later, *bounds)
-        goal = backed_up(config, shared, later - alpha * after.log_prob)
+
+        def smaller(observation: Float[Array, "B O"], action: Float[Array, "B A"]) -> Float[Array, " B"]:
+            return jnp.clip(jnp.min(critic.values(agent.critics_target, observation, action), axis=0), *bounds)
+
+        later, log_prob = kind.expected(agent.actor, shared.next_observation, noise[0], smaller, config.density_floor)
+        goal = backed_up(config, shared, later - alpha * log_prob)
         twice = tuple(jnp.stack((x, x)) for x in (shared.observation, shared.action, goal))
         return twice[0], twice[1], twice[2]
-    after = policy.sample(agent.actor, own.next_observation, noise, config.density_floor)
-    later = jnp.clip(critic.own_values(agent.critics_target, own.next_observation, after.action), *bounds)
-    return own.observation, own.action, backed_up(config, own, later - alpha * after.log_prob)
+
+    def each(observation: Float[Array, "N B O"], action: Float[Array, "N B A"]) -> Float[Array, "N B"]:
+        return jnp.clip(critic.own_values(agent.critics_target, observation, action), *bounds)
+
+    later, log_prob = kind.expected(agent.actor, own.next_observation, noise, each, config.density_floor)
+    return own.observation, own.action, backed_up(config, own, later - alpha * log_prob)
 
 
 def backed_up(config: DeepConfig, batch: Batch, next_value: Float[Array, "*b"]) -> Float[Array, "*b"]:
@@ -208,17 +216,23 @@ Bounds = tuple[Float[Array, ""], Float[Array, ""]]
 """The lowest and the highest value that there can be."""
 
 
-def value_bounds(config: DeepConfig, dynamics: Dynamics | None, alpha: Float[Array, ""], action_size: int) -> Bounds:
+def value_bounds(config: DeepConfig, task: Task, dynamics: Dynamics | None, alpha: Float[Array, ""]) -> Bounds:
     """What soft values can be, by the rewards that there can be; infinite unless rollouts are `trusted`.
 
-    An episode may end, so 0 lies within. The entropy term adds at most alpha log 2 per step and action dimension, since actions
-    lie in [-1, 1], and takes away about alpha per dimension, where the temperature holds the policy's entropy.
+    An episode may end, so 0 lies within.
     """
     if dynamics is None or config.rollout_ends != "trusted" or config.discount == 1.0:
         return jnp.asarray(-jnp.inf, jnp.float32), jnp.asarray(jnp.inf, jnp.float32)
     low, high = dynamics.support.rewards
-    steps, soft = 1.0 / (1.0 - config.discount), alpha * action_size
-    return steps * (jnp.minimum(low, 0.0) - soft), steps * (jnp.maximum(high, 0.0) + math.log(2.0) * soft)
+    steps, (least, most) = 1.0 / (1.0 - config.discount), policy.of(task).entropy_bounds(alpha, task.action_size)
+    return steps * (jnp.minimum(low, 0.0) + least), steps * (jnp.maximum(high, 0.0) + most)
+
+
+def bounded_variance(
+    config: DeepConfig, unet: MLP, bounds: Bounds, observation: Float[Array, "B O"], action: Float[Array, "B A"]
+) -> Float[Array, " B"]:
+    """U, no larger than the values that there can be allow."""
+    return jnp.minimum(uncertainty.variance(config, unet, observation, action), largest_variance(*bounds))
 
 
 def largest_variance(low: Float[Array, ""], high: Float[Array, ""]) -> Float[Array, ""]:

@@ -14,8 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from ubex.deep import actor as policy
-from ubex.deep import agents, dynamics, rollout, termination
+from ubex.deep import agents, dynamics, policy, rollout, termination
 from ubex.deep.agents import AgentState, Info
 from ubex.deep.buffer import Batch, ModelBuffer, below, pick, unpack
 from ubex.deep.config import DeepConfig
@@ -67,8 +66,8 @@ def all_step_keys(
 
 
 def action(task: Task, key: Key, actor: MLP, observation: Float[Array, " O"]) -> Float[Array, " A"]:
-    """A sampled action of one seed, in [-1, 1]."""
-    return policy.sample(actor, observation, jax.random.normal(key, (task.action_size,), jnp.float32)).action
+    """A sampled action of one seed, in [-1, 1] or one-hot."""
+    return policy.of(task).draw(actor, observation, key)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "task"))
@@ -89,11 +88,11 @@ def act(
         return jax.vmap(one)(keys, actor, observation)
 
 
-@functools.partial(jax.jit, static_argnames="config")
-def mean_actions(config: DeepConfig, actor: MLP, observation: Float[Array, "K O"]) -> Float[Array, "K A"]:
-    """What every seed's policy does on average."""
+@functools.partial(jax.jit, static_argnames=("config", "task"))
+def modes(config: DeepConfig, task: Task, actor: MLP, observation: Float[Array, "K O"]) -> Float[Array, "K A"]:
+    """The mean action of every seed's policy, or the likeliest one."""
     with agents.precision(config):
-        return jax.vmap(policy.mode)(actor, observation)
+        return jax.vmap(policy.of(task).mode)(actor, observation)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "task"))

@@ -1,7 +1,8 @@
 """The U-net, which solves the uncertainty Bellman equation, and the moments that its rewards are made of, by sampling.
 
 The moments are those of `ube.py` with a trailing axis B: at each pair (s, a) of a batch, model i gives a next observation, the
-policy gives K actions there, and all critics are asked; critic i is model i's own.
+policy gives K actions there, and all critics are asked; critic i is model i's own. Of discrete actions there are all,
+with their probabilities.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ubex import ube
-from ubex.deep import actor as policy
-from ubex.deep import fused
+from ubex.deep import fused, policy
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, predict_all
@@ -64,8 +64,8 @@ def variance(
 class Noise(NamedTuple):
     """Standard normal numbers for one batch."""
 
-    actions: Float[Array, "M B K A"]
-    """The policy's, at each model's next state; M is N, or 1 where all models share it."""
+    actions: Float[Array, "M B K Z"]
+    """The policy's, at each model's next state; M is N, or 1 where all models share it. Z is 0 for discrete actions."""
     states: Float[Array, "N B K O"]
     """The models', for sampled next states; K is 0 where the mean is taken."""
 
@@ -75,7 +75,7 @@ def noise_shapes(config: DeepConfig, task: Task) -> tuple[tuple[int, ...], tuple
     actions = config.gap_actions if config.estimator.own_values else config.w_actions
     models = config.num_models if config.w_actions == 1 else 1
     states = config.gap_actions if config.sampled_states and config.estimator.own_values else 0
-    return (models, config.batch_size, actions, task.action_size), (
+    return (models, config.batch_size, actions, policy.of(task).noise_size(task.action_size)), (
         config.num_models,
         config.batch_size,
         states,
@@ -91,27 +91,32 @@ def next_values(
     said = predict_all(config, dynamics, batch.observation, batch.action, multiply)
     after = batch.observation[None] + said.mean[..., :-1]
     rewards = dynamics.support.bounded(said.mean[..., -1]) if task.reward is None else _known_rewards(batch, after, task.reward)
-    only_w = not config.estimator.own_values
+    kind, only_w = policy.of(task), not config.estimator.own_values
     actions = jnp.broadcast_to(noise.actions, (config.num_models, *noise.actions.shape[1:]))
     for_w = actions[:, :, : config.w_actions] if config.sampled_states else actions
-    values = _at_actions(config, critics, actor, after, for_w) * _alive(batch, after[:, :, None], task.terminates)[:, None]
+    at = kind.actions(actor, after, for_w)
+    sampled = at.probability is None
+    number = config.w_actions if sampled else task.action_size
+    values = _at_actions(config, critics, after, at.action, number) * _alive(batch, after[:, :, None], task.terminates)[:, None]
     mean = jnp.mean(values, axis=1)
-    used = mean[..., : config.w_actions]
-    bar = jnp.mean(used, axis=-1)
+    used = mean[..., :number]
+    bar = at.mean(used)
     excess = jnp.zeros_like(bar[0])
-    if config.debias:
+    if config.debias and sampled:
         residual = ube.member_variance(used - bar[..., None], 1)
         excess = jnp.sum(residual, axis=-1) / (config.w_actions * (config.w_actions - 1.0))
     nothing = jnp.full_like(bar, jnp.nan)
     unknown = NextValues(bar, nothing, nothing, nothing, nothing[0], nothing, jnp.asarray(jnp.nan, bar.dtype))
     if only_w:
         return Sampled(unknown, rewards, excess)
+    variance = at.variance
     if config.sampled_states:
         drawn = after[:, :, None] + jnp.exp(0.5 * said.log_var[:, :, None, :-1]) * noise.states
-        values = _at_pairs(multiply, critics, actor, drawn, actions) * _alive(batch, drawn, task.terminates)[:, None]
-        mean = jnp.mean(values, axis=1)
-    own = jnp.einsum("iibk->ibk", values)
-    var_bar, var_own, var_gap = (jnp.var(x, axis=-1, ddof=1) for x in (mean, own, own - mean))
+        there = kind.actions(actor, drawn, actions[:, :, :, None])
+        values = _plainly(config, critics, drawn, there.action) * _alive(batch, drawn, task.terminates)[:, None, ..., None]
+        mean, variance = jnp.mean(values, axis=1), there.variance_over_states
+    own = jnp.einsum("ii...->i...", values)
+    var_bar, var_own, var_gap = (variance(x) for x in (mean, own, own - mean))
     if config.debias:
         var_gap = var_gap * (config.num_models / (config.num_models - 1.0))  # the mean critic holds a share of each own one
     total = jnp.mean(var_bar, axis=0) + ube.member_variance(bar)
@@ -137,28 +142,23 @@ def _alive(batch: Batch, after: Float[Array, "N B J O"], terminates: Terminates)
 
 
 def _at_actions(
-    config: DeepConfig, critics: MLP, actor: MLP, observation: Float[Array, "N B O"], noise: Float[Array, "N B K A"]
+    config: DeepConfig, critics: MLP, observation: Float[Array, "N B O"], action: Float[Array, "N B K A"], exact: int
 ) -> Float[Array, "N C B K"]:
-    """What every critic says at each model's next observations and the policy's actions there."""
-    action = policy.several(policy.gaussian(actor, observation), noise)
+    """What every critic says at each model's next observations and the policy's actions there, of which the first are for w."""
     if config.precision == "split16" and fused.available() and fused.fits(critics):
         state, actions = observation.reshape(-1, observation.shape[-1]), action.reshape(-1, *action.shape[2:])
-        exact = config.w_actions  # w is a difference between models, the gap one between actions, which is less delicate
         said = fused.at_actions(critics, state, actions[:, :exact])
-        if actions.shape[1] > exact:
+        if actions.shape[1] > exact:  # w is a difference between models, the gap one between actions, which is less delicate
             said = jnp.concatenate((said, fused.at_actions(critics, state, actions[:, exact:], split=False)), axis=-1)
-        said = said.reshape(-1, *action.shape[:3])
-    else:
-        said = jax.vmap(lambda one: one.at_actions(observation, action, _multiplication(config))[..., 0])(critics)
-    return jnp.moveaxis(said, 0, 1)
+        return jnp.moveaxis(said.reshape(-1, *action.shape[:3]), 0, 1)
+    return _plainly(config, critics, observation, action)
 
 
-def _at_pairs(
-    multiply: Product, critics: MLP, actor: MLP, observation: Float[Array, "N B K O"], noise: Float[Array, "N B K A"]
-) -> Float[Array, "N C B K"]:
-    """The same with an observation for each action."""
-    action = policy.squash(policy.gaussian(actor, observation), noise).action[..., None, :]
-    said = jax.vmap(lambda one: one.at_actions(observation, action, multiply)[..., 0, 0])(critics)
+def _plainly(
+    config: DeepConfig, critics: MLP, observation: Float[Array, "N *b O"], action: Float[Array, "N *b K A"]
+) -> Float[Array, "N C *b K"]:
+    """The same for any number of observations."""
+    said = jax.vmap(lambda one: one.at_actions(observation, action, _multiplication(config))[..., 0])(critics)
     return jnp.moveaxis(said, 0, 1)
 
 

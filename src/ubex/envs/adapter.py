@@ -1,29 +1,32 @@
-"""Any Gymnasium environment with a 1-D Box observation and a bounded 1-D Box action, as the deep agents see it.
+"""Any Gymnasium environment with a 1-D Box observation, and a bounded 1-D Box or Discrete action, as the deep agents see it.
 
-Agents act in [-1, 1] and compute in float32; what the environment says is checked before it can reach a network.
+Agents compute in float32 and act by vectors (`actions.py`); what an environment says is checked before it can reach a network.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from ubex import checks, imports
 from ubex.envs import foreign
+from ubex.envs.actions import Actions, Bounded, Numbered
 from ubex.envs.base import TabularEnv
 from ubex.envs.continuous import ContinuousEnv
-from ubex.envs.custom import MAX_STEPS
+from ubex.envs.custom import MAX_STEPS, size_and_start
 from ubex.envs.task import Task, never
 from ubex.types import InputError
 
-SUPPORTED = "deep agents support a 1-D Box of observations and a bounded 1-D Box of real-valued actions"
+SUPPORTED = "deep agents support a 1-D Box of observations, with Discrete actions or a bounded 1-D Box of real-valued ones"
 TABULAR = "tabular agents support Discrete observations with Discrete actions"
+COMBINE = "a wrapper can number the combinations of several choices as one Discrete space"
+MOST_ACTIONS = 1000
+"""Of a Discrete space: all of them are asked about at every state."""
 FLATTEN = "gymnasium.wrappers.FlattenObservation makes a 1-D Box of images, dictionaries and tuples"
 
 
@@ -56,10 +59,7 @@ class HostedEnv(NamedTuple):
 
     env: Any
     name: str
-    low: Float[np.ndarray, " A"]
-    high: Float[np.ndarray, " A"]
-    dtype: np.dtype[Any]
-    """Of the environment's actions."""
+    actions: Actions
     horizon: int | None
     """Steps after which an episode is cut off here, besides what the environment does."""
     task: Task
@@ -71,9 +71,9 @@ class HostedEnv(NamedTuple):
         return self._observation(foreign.reset(self.env, self.name, where, seed), f"after reset, {where}")
 
     def step(self, action: Float[np.ndarray, " A"], number: int, elapsed: int, episode: str = "") -> Moved:
-        """Step number `number` of all, number `elapsed` of its episode, both counted from 0; the action is in [-1, 1]."""
+        """Step number `number` of all, number `elapsed` of its episode, both counted from 0; the action is a vector."""
         where = f"at step {number}{episode}"
-        said = foreign.step(self.env, self.name, where, self.scaled(action))
+        said = foreign.step(self.env, self.name, where, self.actions.outward(action))
         after, truncated = self._observation(said.observation, where), said.truncated
         if self.horizon is not None:
             truncated = truncated or elapsed + 1 >= self.horizon
@@ -98,17 +98,6 @@ class HostedEnv(NamedTuple):
             if not (np.array_equal(observation, row[-size - 1 : -1]) and np.float32(moved.reward) == row[acted.stop]):
                 return None
         return observation, total
-
-    def scaled(self, action: Float[np.ndarray, "*b A"]) -> Float[np.ndarray, "*b A"]:
-        """An action in [-1, 1] in the environment's bounds and type."""
-        inside = self.low + np.float32(0.5) * (action + np.float32(1.0)) * (self.high - self.low)
-        bounded: np.ndarray = np.clip(inside, self.low, self.high).astype(self.dtype)
-        return bounded
-
-    def unscaled(self, action: Float[np.ndarray, "*b A"]) -> Float[np.ndarray, "*b A"]:
-        """The inverse of `scaled`."""
-        inside: np.ndarray = (2.0 * (action - self.low) / (self.high - self.low) - 1.0).astype(np.float32)
-        return inside
 
     def _observation(self, given: Any, where: str) -> Float[np.ndarray, " O"]:
         try:
@@ -138,7 +127,7 @@ def answer(env: HostedEnv, method: str, words: tuple[Any, ...]) -> Any:
 
 
 def hosted(env: Any, horizon: int | None = None, terminates: Any = None, reward: Any = None) -> HostedEnv:
-    """An environment after every check. `terminates` is a JAX function of (observation, action in its bounds, next
+    """An environment after every check. `terminates` is a JAX function of (observation, its own action, next
     observation); None means never. `reward` is another one; None means that it is not known.
 
     Environments of this package know their own termination, unless something is wrapped around them.
@@ -153,23 +142,23 @@ def hosted(env: Any, horizon: int | None = None, terminates: Any = None, reward:
         env = GymContinuous(env)
     seen, acted = foreign.spaces_of(env, "an environment is a name or a Gymnasium environment")
     with imports.foreign(f"the spaces of {name} cannot be read", InputError):
-        size, low, high = _boxes(name, seen, acted)
+        size, actions = _observations(name, seen), _actions(name, acted)
     if horizon is not None:
         checks.steps("horizon", horizon)
     own = foreign.unwrapped(env)
     if terminates is None and isinstance(env, Body):
         terminates = env.terminates
-    bounds = (tuple(low.tolist()), tuple(high.tolist()))
     inside = own.env.terminates if isinstance(own, GymContinuous) else never
     if terminates is not None:
-        _check_function("termination", terminates, size, len(low), "b", "one truth value")
-        inside = in_bounds(terminates, *bounds)
+        _check_function("termination", terminates, size, actions, "b", "one truth value")
+        inside = actions.seen_by(terminates)
     known = None
     if reward is not None:
-        _check_function("reward", reward, size, len(low), "f", "one float32 number")
-        known = in_bounds(reward, *bounds)
+        _check_function("reward", reward, size, actions, "f", "one float32 number")
+        known = actions.seen_by(reward)
     rewards = own.env.reward_range if isinstance(own, GymContinuous) else None
-    return HostedEnv(env, name, low, high, acted.dtype, horizon, Task(size, len(low), inside, known, rewards))
+    task = Task(size, actions.size, inside, known, rewards, isinstance(actions, Numbered))
+    return HostedEnv(env, name, actions, horizon, task)
 
 
 def knows_its_ends(env: Any) -> bool:
@@ -180,24 +169,13 @@ def knows_its_ends(env: Any) -> bool:
     return isinstance(env, ContinuousEnv | Body) or isinstance(foreign.unwrapped(env), GymContinuous)
 
 
-@functools.lru_cache(maxsize=32)
-def in_bounds(function: Callable[..., Array], low: tuple[float, ...], high: tuple[float, ...]) -> Callable[..., Array]:
-    """The same for actions in [-1, 1]; the same function for the same settings, so that programs are compiled once."""
-
-    def inside(observation: Float[Array, " O"], action: Float[Array, " A"], after: Float[Array, " O"]) -> Array:
-        bottom, top = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
-        return function(observation, bottom + 0.5 * (action + 1.0) * (top - bottom), after)
-
-    return inside
-
-
-def _check_function(name: str, function: Any, observation_size: int, action_size: int, kind: str, gives: str) -> None:
+def _check_function(name: str, function: Any, observation_size: int, actions: Actions, kind: str, gives: str) -> None:
     """Refuses what JAX cannot trace, or what gives something else."""
     if not callable(function):
         raise InputError(f"{name} must be a function, but it is a {type(function).__name__}")
-    observation, action = (jnp.zeros(size, jnp.float32) for size in (observation_size, action_size))
+    observation, action = (jnp.zeros(size, jnp.float32) for size in (observation_size, actions.size))
     try:
-        found = jax.eval_shape(function, observation, action, observation)
+        found = jax.eval_shape(actions.seen_by(function), observation, action, observation)
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{name} must be a JAX function of (observation, action, next observation): {reason}") from error
@@ -206,18 +184,27 @@ def _check_function(name: str, function: Any, observation_size: int, action_size
         raise InputError(f"{name} must give {gives}, but it gives {found}")
 
 
-def _boxes(name: str, seen: Any, acted: Any) -> tuple[int, Float[np.ndarray, " A"], Float[np.ndarray, " A"]]:
-    """The size of observations, and the bounds of actions."""
+def _observations(name: str, seen: Any) -> int:
+    """The size of observations."""
     from gymnasium import spaces
 
     if not isinstance(seen, spaces.Box) or len(seen.shape) != 1 or seen.shape[0] < 1:
         hint = TABULAR if isinstance(seen, spaces.Discrete) else FLATTEN
         raise InputError(f"{SUPPORTED}, but the observations of {name} are {checks.shown(seen)}; {hint}")
+    return int(seen.shape[0])
+
+
+def _actions(name: str, acted: Any) -> Actions:
+    """The actions, if they are of one of the two kinds."""
+    from gymnasium import spaces
+
+    if isinstance(acted, spaces.Discrete):
+        return Numbered(*size_and_start(name, "action", acted, MOST_ACTIONS))
     if not isinstance(acted, spaces.Box) or len(acted.shape) != 1 or acted.shape[0] < 1 or acted.dtype.kind != "f":
-        raise InputError(f"{SUPPORTED}, but the actions of {name} are {checks.shown(acted)}; {TABULAR}")
+        raise InputError(f"{SUPPORTED}, but the actions of {name} are {checks.shown(acted)}; {COMBINE}")
     low, high = acted.low.astype(np.float32), acted.high.astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         bounded = np.isfinite(high - low) & (low < high)
     if low.shape != acted.shape or high.shape != acted.shape or not bounded.all():
         raise InputError(f"{SUPPORTED}, but the actions of {name} are {checks.shown(acted)}: give them finite bounds")
-    return int(seen.shape[0]), low, high
+    return Bounded(low, high, acted.dtype)

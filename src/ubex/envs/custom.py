@@ -50,8 +50,13 @@ def discrete_sizes(env: Any) -> tuple[int, int, int, int]:
         if not isinstance(space, spaces.Discrete):
             raise InputError(f"tabular agents need a Discrete {kind} space, but that of {name} is {checks.shown(space)}")
         with imports.foreign(f"the {kind} space of {name} cannot be read", InputError):
-            size = checks.whole(f"the size of the {kind} space of {name}", space.n, 1)
-            found.append((size, checks.whole(f"the start of the {kind} space of {name}", space.start, -checks.MOST)))
+            found.append(size_and_start(name, kind, space))
     (states, first_state), (actions, first_action) = found
     checks.fits(f"a table of states and actions of {name}", (states + 1, actions))
     return states, actions, first_state, first_action
+
+
+def size_and_start(name: str, kind: str, space: Any, most: int = checks.MOST) -> tuple[int, int]:
+    """How many numbers a Discrete space has, and the first of them."""
+    size = checks.whole(f"the size of the {kind} space of {name}", space.n, 1, most)
+    return size, checks.whole(f"the start of the {kind} space of {name}", space.start, -checks.MOST)

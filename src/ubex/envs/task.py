@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 Terminates = Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Bool[Array, ""]]
-"""(observation, action in [-1, 1], next observation) -> whether an episode ends there."""
+"""(observation, action in [-1, 1] or one-hot, next observation) -> whether an episode ends there."""
 Reward = Callable[[Float[Array, " O"], Float[Array, " A"], Float[Array, " O"]], Float[Array, ""]]
 """The same for the reward."""
 
@@ -35,3 +35,5 @@ class Task(NamedTuple):
     """The reward, where it is known; None means that the models learn it."""
     reward_range: tuple[float, float] | None = None
     """The lowest and the highest reward that a step can have; None where it is not known."""
+    discrete: bool = False
+    """Whether an action is one of `action_size` choices, as a one-hot vector, instead of numbers in [-1, 1]."""

@@ -1,4 +1,4 @@
-"""Deep agents on environments with Box spaces, behind `ubex.Agent`."""
+"""Deep agents on environments with Box observations, behind `ubex.Agent`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ubex import checks
-from ubex.deep import actor as policy
-from ubex.deep import agents, seeds
+from ubex.deep import agents, policy, seeds
 from ubex.deep.config import DeepConfig
 from ubex.deep.host import HostLoop, HostRun
 from ubex.deep.networks import MLP
 from ubex.deep.presets import AUTO, GYMNASIUM, chosen, reason
 from ubex.deep.seeds import HostState
-from ubex.envs import adapter
+from ubex.envs import actions, adapter
 from ubex.envs.adapter import Episode, HostedEnv
 from ubex.envs.task import Task, never
 from ubex.keys import named
@@ -101,10 +100,8 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
             "config": dataclasses.asdict(self.config),
             "world": {
                 "name": self.name,
-                "low": self.env.low.tolist(),
-                "high": self.env.high.tolist(),
                 "observation_size": self.env.task.observation_size,
-                "dtype": str(self.env.dtype),
+                **self.env.actions.described(),
             },
             "termination": self.termination,
             "reward": self.reward,
@@ -119,20 +116,20 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
             raise InputError(f"this agent learned with a function {what}, which files do not hold: give it to Agent.load")
         return super().ready(state, goal)
 
-    def predict(self, state: HostRun, observation: Any, deterministic: bool) -> np.ndarray:
+    def predict(self, state: HostRun, observation: Any, deterministic: bool) -> np.ndarray | int:
         """The action at an observation, or at a batch of them."""
-        seen = rows_of("observation", observation, self.env.task.observation_size)
-        action = self.env.scaled(self._act(state, np.atleast_2d(seen), deterministic))
-        chosen: np.ndarray = action if seen.ndim == 2 else action[0]
-        return chosen
+        seen = checks.rows("observation", observation, self.env.task.observation_size)
+        vectors = self._act(state, np.atleast_2d(seen), deterministic)
+        return self.env.actions.outward(vectors if seen.ndim == 2 else vectors[0])
 
     def value(self, state: HostRun, observation: Any, action: Any) -> tuple[np.ndarray | float, np.ndarray | float]:
         """Mean over critics, and the standard deviation by the agent's method."""
-        seen = rows_of("observation", observation, self.env.task.observation_size)
-        done = rows_of("action", action, self.env.task.action_size)
+        seen = checks.rows("observation", observation, self.env.task.observation_size)
+        done = self.env.actions.inward("action", action)
         if seen.shape[:-1] != done.shape[:-1]:
-            raise InputError(f"observation and action must go together, but their shapes are {seen.shape} and {done.shape}")
-        mean, deviation = self._held(state, np.atleast_2d(seen), self.env.unscaled(np.atleast_2d(done)))
+            shapes = f"{seen.shape} and {np.shape(action)}"
+            raise InputError(f"observation and action must go together, but their shapes are {shapes}")
+        mean, deviation = self._held(state, np.atleast_2d(seen), np.atleast_2d(done))
         return (mean, deviation) if seen.ndim == 2 else (float(mean[0]), float(deviation[0]))
 
     def play(
@@ -171,7 +168,7 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
             grid = checks.number_array("observations", observations)
         if grid.ndim < 2 or grid.shape[-1] != size or grid.size == 0:
             raise InputError(f"observations must have shape (..., {size}), but they have shape {grid.shape}")
-        flat = rows_of("observations", grid.reshape(-1, size), size)
+        flat = checks.rows("observations", grid.reshape(-1, size), size)
         mean, deviation = (x.reshape(grid.shape[:-1]) for x in self._held(state, flat, self._act(state, flat, True)))
         return mean, deviation, across
 
@@ -180,8 +177,7 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
         own = self.env
         for name, here, there in (
             ("observation size", own.task.observation_size, env.task.observation_size),
-            ("lowest action", own.low.tolist(), env.low.tolist()),
-            ("highest action", own.high.tolist(), env.high.tolist()),
+            ("range of actions", own.actions.range, env.actions.range),
         ):
             if here != there:
                 raise InputError(f"the {name} of this agent is {here}, but that of {env.name} is {there}")
@@ -195,12 +191,12 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
         return np.asarray(held.mean), np.sqrt(np.asarray(held.variance))
 
     def _act(self, state: HostRun, observation: Float[np.ndarray, "B O"], deterministic: bool) -> Float[np.ndarray, "B A"]:
-        """Actions in [-1, 1]."""
+        """Actions as vectors."""
         actor, seen = state.state.agent.actor, jnp.array(observation)
         if deterministic:
-            return np.asarray(_mode(self.config, actor, seen))
+            return np.asarray(_mode(self.config, self.env.task, actor, seen))
         key = jax.random.fold_in(named(state.state.key[0], "predict"), next(self.draws))
-        return np.asarray(_sample(self.config, key, actor, seen, self.env.task.action_size))
+        return np.asarray(_draw(self.config, self.env.task, key, actor, seen))
 
 
 def create(
@@ -233,9 +229,9 @@ def from_file(notes: Mapping[str, Any], horizon: int | None, termination: Any, r
     """An agent as the notes of a file describe it, without an environment."""
     saved: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in notes["config"].items()}
     known = notes["world"]
-    low, high = (np.asarray(known[name], np.float32) for name in ("low", "high"))
-    task = Task(known["observation_size"], len(low))
-    env = HostedEnv(None, known["name"], low, high, np.dtype(known["dtype"]), horizon, task)
+    acted = actions.from_file(known)
+    task = Task(known["observation_size"], acted.size, discrete=isinstance(acted, actions.Numbered))
+    env = HostedEnv(None, known["name"], acted, horizon, task)
     given = Functions(termination, reward)
     for name, function in given._asdict().items():
         if function is not None and notes[name] != FUNCTION:
@@ -262,37 +258,22 @@ def configured(method: str, preset: str, settings: Mapping[str, Any]) -> DeepCon
     return config
 
 
-def rows_of(name: str, given: Any, size: int) -> Float[np.ndarray, "*b O"]:
-    """One row, or a batch of them, in float32."""
-    array = checks.number_array(name, given)
-    if array.ndim not in (1, 2) or array.shape[-1] != size:
-        raise InputError(f"{name} must have shape ({size},) or (batch, {size}), but it has shape {array.shape}")
-    with np.errstate(over="ignore"):
-        rows: np.ndarray = array.astype(np.float32)
-    if not np.isfinite(rows).all():
-        raise InputError(f"{name} has {rows[~np.isfinite(rows)][0]} in it")
-    return rows
-
-
 def _only(networks: T) -> T:
     """The networks of the one seed."""
     one: T = jax.tree.map(lambda x: x[0], networks)
     return one
 
 
-@functools.partial(jax.jit, static_argnames="config")
-def _mode(config: DeepConfig, actor: MLP, observation: Float[Array, "B O"]) -> Float[Array, "B A"]:
+@functools.partial(jax.jit, static_argnames=("config", "task"))
+def _mode(config: DeepConfig, task: Task, actor: MLP, observation: Float[Array, "B O"]) -> Float[Array, "B A"]:
     with agents.precision(config):
-        return policy.mode(_only(actor), observation)
+        return policy.of(task).mode(_only(actor), observation)
 
 
-@functools.partial(jax.jit, static_argnames=("config", "action_size"))
-def _sample(
-    config: DeepConfig, key: Key, actor: MLP, observation: Float[Array, "B O"], action_size: int
-) -> Float[Array, "B A"]:
+@functools.partial(jax.jit, static_argnames=("config", "task"))
+def _draw(config: DeepConfig, task: Task, key: Key, actor: MLP, observation: Float[Array, "B O"]) -> Float[Array, "B A"]:
     with agents.precision(config):
-        noise = jax.random.normal(key, (observation.shape[0], action_size), jnp.float32)
-        return policy.sample(_only(actor), observation, noise).action
+        return policy.of(task).draw(_only(actor), observation, key)
 
 
 @functools.partial(jax.jit, static_argnames="config")
