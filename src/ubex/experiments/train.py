@@ -36,7 +36,7 @@ class Train(Experiment):
     """The number of seeds."""
     env: str = "deep-sea"
     """The environment: a name from `ubex list`, a Gymnasium id, or module:Class.
-    Tabular agents need Discrete spaces, and deep agents need Box spaces with bounded actions."""
+    Tabular agents need Discrete spaces, and deep agents a Box of observations, with Discrete or bounded Box actions."""
     agent: str = "exact-ube"
     """The agent. A tabular one is an estimator, by its name or as module:name, or psrl. `ubex list` names the deep ones."""
     episodes: int = 200

@@ -1,4 +1,4 @@
-"""`ubex train --steps N`: one deep agent on one continuous environment of the user's choice, with everything that a run has."""
+"""`ubex train --steps N`: one deep agent on one environment of the user's choice, with everything that a run has."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TrainDeep(Experiment):
     """The number of seeds."""
     env: str = "sparse-pendulum"
     """The environment: a name from `ubex list`, a Gymnasium id, or module:Class.
-    Tabular agents need Discrete spaces, and deep agents need Box spaces with bounded actions."""
+    Tabular agents need Discrete spaces, and deep agents a Box of observations, with Discrete or bounded Box actions."""
     agent: str = "exact-ube"
     """The agent. A tabular one is an estimator, by its name or as module:name, or psrl. `ubex list` names the deep ones."""
     steps: int = 20_000

@@ -1,6 +1,6 @@
 """`ubex.Agent`: an agent on an environment of one's own, with the calls that people know from Stable-Baselines3.
 
-Environments with Box spaces get a deep agent (`deep_agent.py`), those with Discrete spaces a tabular one (`tabular_agent.py`).
+Box observations get a deep agent (`deep_agent.py`), Discrete ones a tabular one (`tabular_agent.py`).
 """
 
 from __future__ import annotations
@@ -199,10 +199,10 @@ class Agent:
     ) -> tuple[Any, None]:
         """The action at an observation, or at a batch of them; the second part is for those who expect a recurrent state.
 
-        Observations are (O,) or (B, O), and actions (A,) or (B, A); states and actions of tabular agents are () or (B,).
+        Observations are (O,) or (B, O), and actions (A,) or (B, A); states and discrete actions are () or (B,).
 
-        Deterministic is the mean action of a deep agent, and the best action by the mean MDP of a tabular one; otherwise it is
-        an action as in training.
+        Deterministic is the mean action of a deep agent, or the likeliest where they are discrete, and the best action by the
+        mean MDP of a tabular one; otherwise it is an action as in training.
         """
         return self._backend.predict(self._run, observation, checks.flag("deterministic", deterministic)), None
 
