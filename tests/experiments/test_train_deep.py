@@ -50,7 +50,7 @@ def test_a_run_is_stopped_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixt
     assert isinstance(straight, Outcome)
     assert found == straight, "as if it had not been stopped"
     assert list(found.curves["return"].index) == [20, 40, 60]
-    assert list(found.curves["evaluation"].index) == [40, 60]
+    assert list(found.curves["evaluation"].index) == [30, 60], "at the steps that were asked for, in the middle of episodes"
 
     agent = ubex.Agent.load(out / "seed-0" / AGENT_FILE)
     assert agent.steps == 60

@@ -1,4 +1,4 @@
-"""Any Gymnasium environment with a 1-D Box observation and a bounded 1-D Box action, as the deep agents see it.
+"""Any Gymnasium environment with a bounded 1-D Box action, as the deep agents see it: its observations are rows of numbers.
 
 Agents act in [-1, 1] and compute in float32; what the environment says is checked before it can reach a network.
 """
@@ -15,16 +15,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ubex import checks, imports
-from ubex.envs import foreign
+from ubex.envs import foreign, observe
 from ubex.envs.base import TabularEnv
 from ubex.envs.continuous import ContinuousEnv
 from ubex.envs.custom import MAX_STEPS
 from ubex.envs.task import Task, never
 from ubex.types import InputError
 
-SUPPORTED = "deep agents support a 1-D Box of observations and a bounded 1-D Box of real-valued actions"
+SUPPORTED = "deep agents support a bounded 1-D Box of real-valued actions"
 TABULAR = "tabular agents support Discrete observations with Discrete actions"
-FLATTEN = "gymnasium.wrappers.FlattenObservation makes a 1-D Box of images, dictionaries and tuples"
 
 
 class Moved(NamedTuple):
@@ -64,6 +63,8 @@ class HostedEnv(NamedTuple):
     """Steps after which an episode is cut off here, besides what the environment does."""
     task: Task
     """What the agent is told of it."""
+    layout: observe.Layout = ()
+    """How its observations are made flat."""
 
     def reset(self, number: int, seed: int | None = None, episode: str = "") -> Float[np.ndarray, " O"]:
         """The first observation of an episode; errors name the step `number`, and the episode where it is said."""
@@ -111,6 +112,8 @@ class HostedEnv(NamedTuple):
         return inside
 
     def _observation(self, given: Any, where: str) -> Float[np.ndarray, " O"]:
+        if self.layout:
+            given = observe.flat(self.layout, f"the observation of {self.name} {where}", given)
         try:
             with np.errstate(over="ignore"):  # always a copy: some environments write into the array that they gave
                 observation: np.ndarray = checks.number_array("observation", given).astype(np.float32)
@@ -153,7 +156,8 @@ def hosted(env: Any, horizon: int | None = None, terminates: Any = None, reward:
         env = GymContinuous(env)
     seen, acted = foreign.spaces_of(env, "an environment is a name or a Gymnasium environment")
     with imports.foreign(f"the spaces of {name} cannot be read", InputError):
-        size, low, high = _boxes(name, seen, acted)
+        layout, size = observe.layout_of(name, seen)
+        low, high = _bounds(name, acted)
     if horizon is not None:
         checks.steps("horizon", horizon)
     own = foreign.unwrapped(env)
@@ -169,7 +173,7 @@ def hosted(env: Any, horizon: int | None = None, terminates: Any = None, reward:
         _check_function("reward", reward, size, len(low), "f", "one float32 number")
         known = in_bounds(reward, *bounds)
     rewards = own.env.reward_range if isinstance(own, GymContinuous) else None
-    return HostedEnv(env, name, low, high, acted.dtype, horizon, Task(size, len(low), inside, known, rewards))
+    return HostedEnv(env, name, low, high, acted.dtype, horizon, Task(size, len(low), inside, known, rewards), layout)
 
 
 def knows_its_ends(env: Any) -> bool:
@@ -206,13 +210,10 @@ def _check_function(name: str, function: Any, observation_size: int, action_size
         raise InputError(f"{name} must give {gives}, but it gives {found}")
 
 
-def _boxes(name: str, seen: Any, acted: Any) -> tuple[int, Float[np.ndarray, " A"], Float[np.ndarray, " A"]]:
-    """The size of observations, and the bounds of actions."""
+def _bounds(name: str, acted: Any) -> tuple[Float[np.ndarray, " A"], Float[np.ndarray, " A"]]:
+    """The bounds of actions."""
     from gymnasium import spaces
 
-    if not isinstance(seen, spaces.Box) or len(seen.shape) != 1 or seen.shape[0] < 1:
-        hint = TABULAR if isinstance(seen, spaces.Discrete) else FLATTEN
-        raise InputError(f"{SUPPORTED}, but the observations of {name} are {checks.shown(seen)}; {hint}")
     if not isinstance(acted, spaces.Box) or len(acted.shape) != 1 or acted.shape[0] < 1 or acted.dtype.kind != "f":
         raise InputError(f"{SUPPORTED}, but the actions of {name} are {checks.shown(acted)}; {TABULAR}")
     low, high = acted.low.astype(np.float32), acted.high.astype(np.float32)
@@ -220,4 +221,4 @@ def _boxes(name: str, seen: Any, acted: Any) -> tuple[int, Float[np.ndarray, " A
         bounded = np.isfinite(high - low) & (low < high)
     if low.shape != acted.shape or high.shape != acted.shape or not bounded.all():
         raise InputError(f"{SUPPORTED}, but the actions of {name} are {checks.shown(acted)}: give them finite bounds")
-    return int(seen.shape[0]), low, high
+    return low, high
