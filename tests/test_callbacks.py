@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ubex import callbacks
 from ubex.callbacks import Checkpoint, Evaluate, Info, Progress, StopOnReward
 from ubex.types import InputError
 
@@ -24,6 +25,7 @@ class Actor:
         self.saved.append(str(path))
 
     def evaluate(self, episodes: int, env: Any = None) -> Any:
+        self.env = env
         return np.array([self.returns.pop(0)] * episodes)
 
 
@@ -49,6 +51,21 @@ def test_evaluations_keep_the_best_and_pass_on() -> None:
     assert [stopping(info(agent, step)) for step in (100, 200)] == [True, False]
 
 
+def test_where_episodes_are_awaited_none_is_left_out() -> None:
+    agent, callback = Actor(1.0, 2.0, 3.0), Evaluate(every=1000)
+    for number in range(1, 5):
+        callback(info(agent, 999 * number))
+    assert [step for step, *_ in callback.history] == [1998, 2997, 3996]
+
+
+def test_an_evaluation_goes_on_where_the_agent_is() -> None:
+    agent, callback = Actor(1.0), Evaluate(every=1000)
+    callback.begin(1500)
+    assert [callback.due(step) for step in (1501, 1999, 2000)] == [False, False, True]
+    callback(info(agent, 2000), "another")
+    assert (agent.env, callback.due(2000), callback.due(2999)) == ("another", False, False)
+
+
 def test_stopping_needs_enough_episodes() -> None:
     callback = StopOnReward(2.0, episodes=2)
     said = [callback(info(None, 0, reward)) for reward in (5.0, -2.0, 5.0, -0.5, 4.0, 0.0)]
@@ -67,6 +84,16 @@ def test_progress_prints_lines() -> None:
     quiet(info(None, 30))
     quiet(info(None, 40))
     assert len(file.getvalue().splitlines()) == 3
+
+
+def test_compiling_is_not_counted_into_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, file = 0.0, io.StringIO()
+    monkeypatch.setattr(callbacks.time, "monotonic", lambda: now)
+    callback = Progress(0.0, file)
+    for now, step, losses in ((1.0, 10, {}), (2.0, 20, {}), (500.0, 30, {"w": 1.0}), (510.0, 50, {"w": 1.0})):  # noqa: B007
+        callback(info(None, step)._replace(losses=losses))
+    said = [line.split("return 0", 1)[1] for line in file.getvalue().splitlines()]
+    assert said == ["", ", 10 steps/s", "", ", 2 steps/s, 7 min 55 s left"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What may happen while an agent learns. A callback is any callable of an `Info`; returning False stops the run.
 
 Callbacks are called when an episode has ended and the next one has not begun, so they may use the agent's own environment.
+`Evaluate` is also called in the middle of an episode, at its steps, where it has another environment.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Info(NamedTuple):
     length: int
     """Steps of the episode; of an evaluation, its episodes."""
     losses: Mapping[str, float]
-    """Averages over the last gradient rounds: losses, value, w, gap, u, temperature, entropy; empty before training."""
+    """Averages over the last gradient rounds, and how the models are, by the names in docs/deep.md; empty before training."""
 
 
 Callback: TypeAlias = Callable[[Info], bool | None]
@@ -76,7 +77,10 @@ class Checkpoint:
 
 
 class Evaluate:
-    """Plays episodes with the mean action, at the first end of an episode after every so many steps.
+    """Plays episodes with the mean action after every so many steps.
+
+    A deep agent is evaluated at just these steps if there is another environment to do it in: `env`, or one that the agent
+    makes again by its name. If there is none, and for tabular agents, it is at the first end of an episode after them.
 
     Example:
         >>> watch = Evaluate(every=3, episodes=1)
@@ -98,14 +102,22 @@ class Evaluate:
         self.env, self.best, self.then = env, None if best is None else Path(best), then
         self.history: list[tuple[int, float, float]] = []
         """Step, mean and standard deviation of the returns."""
-        self._next, self._highest = self.every, -math.inf
+        self._passed, self._highest = 0, -math.inf
 
-    def __call__(self, info: Info) -> bool | None:
-        """After an episode."""
-        if info.step < self._next:
+    def begin(self, step: int) -> None:
+        """Evaluations before this step are over."""
+        self._passed = step // self.every
+
+    def due(self, step: int) -> bool:
+        """Whether this step is the first that is seen after one at which it should evaluate."""
+        return step // self.every > self._passed
+
+    def __call__(self, info: Info, env: Any = None) -> bool | None:
+        """After an episode, or in the middle of one, in another environment."""
+        if not self.due(info.step):
             return None
-        self._next = info.step + self.every
-        returns = info.agent.evaluate(self.episodes, env=self.env)
+        self.begin(info.step)
+        returns = info.agent.evaluate(self.episodes, env=self.env if env is None else env)
         mean = float(np.mean(returns))
         self.history.append((info.step, mean, float(np.std(returns))))
         if mean > self._highest:
@@ -138,7 +150,7 @@ class StopOnReward:
 
 
 class Progress:
-    """Prints a line now and then.
+    """Prints a line now and then, with the time that is left as soon as gradient rounds have been measured.
 
     Example:
         >>> agent = ubex.Agent("psrl", "deep-sea", env_args={"size": 3})
@@ -150,15 +162,22 @@ class Progress:
     def __init__(self, seconds: float = 2.0, file: io.TextIOBase | TextIO | None = None) -> None:
         """At most one line in this many seconds, to standard error by default."""
         self.seconds, self.file = checks.real("seconds", seconds, 0.0), file
-        self._last, self._began, self._first = -math.inf, time.monotonic(), 0
+        self._last, self._since = -math.inf, (math.inf, 0, False)
 
     def __call__(self, info: Info) -> None:
         """After an episode."""
-        now = time.monotonic()
+        from ubex.runs.progress import duration  # here, because it draws bars too, which takes long to import
+
+        now, trains = time.monotonic(), bool(info.losses)
+        began, first, trained = self._since
+        if began > now or info.step <= first or trains != trained:  # a new run, or its programs were compiled just now
+            self._since = (now, info.step, trains)
         if now - self._last < self.seconds:
             return
-        speed = "" if self._last == -math.inf else f", {(info.step - self._first) / (now - self._began):.0f} steps/s"
-        self._began, self._first, self._last = now, info.step, now
+        self._last, speed = now, ""
+        if self._since[0] < now and info.step > self._since[1]:
+            rate = (info.step - first) / (now - began)
+            speed = f", {rate:.3g} steps/s" + (f", {duration((info.goal - info.step) / rate)} left" if trains else "")
         line = f"step {info.step} of {info.goal}, {info.kind} {info.episode}, return {info.reward:.6g}{speed}"
         out = self.file or sys.stderr
         out.write(f"{line}\n")

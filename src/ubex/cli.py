@@ -215,10 +215,10 @@ def run_experiment(experiment: Any, flags: RunFlags, words: list[str]) -> int:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Let trained deep agents act with their mean actions, and print their returns."""
+    """Let trained agents act with their mean actions, or the best ones of a table, and print their returns."""
 
     target: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TARGET")]
-    """A folder of `ubex train --steps N`, or the file of a saved agent."""
+    """A folder of `ubex train`, or the file of a saved agent."""
     episodes: int = 10
     """The number of episodes per agent."""
     seed: int | None = None
@@ -230,25 +230,30 @@ class Evaluate:
 
     def __call__(self) -> int:
         """Evaluates every agent that is there."""
-        from ubex.experiments.train_deep import AGENT_FILE
-        from ubex.learn.agent import Agent
+        from ubex.learn.agent import AGENT_FILE, Agent
         from ubex.runs.store import ARTIFACTS, write_atomically
 
         target = self.target
         files = [target] if target.is_file() else sorted(target.glob(f"{ARTIFACTS}/*/seed-*/{AGENT_FILE}"))
         if not files:
-            raise InputError(f"there is no trained agent in {target}: `ubex train --steps N --out {target}` leaves one")
+            raise InputError(f"there is no trained agent in {target}: `ubex train --out {target}` leaves one")
+        blind = None
         for file in files:
             agent = Agent.load(file, self.env)
-            name = file.parent.name if file != target else file.name
-            if self.video:
-                returns, film = agent.film(self.episodes, self.seed)
-                write_atomically(file.with_name(VIDEO), film)
-            else:
+            name, film = file.parent.name if file != target else file.name, None
+            if self.video and blind is None:
+                try:
+                    returns, film = agent.film(self.episodes, self.seed)
+                except InputError as error:  # the returns are wanted all the same
+                    blind = error
+            if film is None:
                 returns = agent.evaluate(self.episodes, seed=self.seed)
             print(f"{name}: {agent!r}: mean {returns.mean():.6g}, sd {returns.std():.4g}, {self.episodes} episodes")
-            if self.video:
+            if film is not None:
+                write_atomically(file.with_name(VIDEO), film)
                 print(f"video: {file.with_name(VIDEO)}")
+        if blind is not None:
+            raise InputError(f"no video: {blind}") from blind
         return 0
 
 

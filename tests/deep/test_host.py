@@ -62,7 +62,7 @@ class Going:
     def __init__(self, settings: DeepConfig, env: HostedEnv | list[HostedEnv], *states: HostState) -> None:
         envs = env if isinstance(env, list) else [env]
 
-        def ask(method: str, words: Any) -> Any:
+        def ask(method: str, words: Any, apart: bool) -> Any:
             return {k: answer(envs[k], method, given) for k, given in words.items()}
 
         self.loop = host.HostLoop(settings, envs[0], ask=ask if len(envs) > 1 else None)
@@ -106,6 +106,10 @@ def test_it_is_the_compiled_loop() -> None:
     assert seen[0].reward == pytest.approx(float(run.state.data[:10, 2].sum()), rel=1e-4)
     assert seen[3].losses == {}
     assert run.now.fitted is not None
+    shown = run.loop.shown(run.now, 0)
+    assert {"critic_loss", "critic_std", "variance", "w", "gap", "u", "alpha"} <= set(shown)
+    assert shown["model_error"] == pytest.approx(float(np.mean(run.now.fitted.error)))
+    assert 0.0 <= shown["outside_share"] <= 1.0
     assert min(run.loop.clock.spent) > 0.0
 
 

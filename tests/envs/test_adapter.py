@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+import ubex
 from ubex.envs import adapter
 from ubex.envs.custom import MAX_STEPS
 from ubex.envs.sparse_pendulum import sparse_pendulum
+from ubex.learn import tabular
 from ubex.types import InputError
 
 
@@ -107,12 +109,15 @@ def test_an_endless_episode_needs_a_horizon() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"observation_space": spaces.Discrete(3)}, r"support a 1-D Box .* observations of Line are Discrete\(3\)"),
-        ({"observation_space": spaces.Box(0, 255, (8, 8, 3), np.uint8)}, "observations of Line are Box.*FlattenObservation"),
-        ({"observation_space": spaces.Dict({"a": spaces.Discrete(2)})}, "observations of Line are Dict.*FlattenObservation"),
+        ({"observation_space": spaces.Discrete(3000)}, r"observations of Line are Discrete\(3000\).*TransformObservation"),
+        (
+            {"observation_space": spaces.Box(0, 255, (64, 64, 3), np.uint8)},
+            "observations of Line are Box.*TransformObservation",
+        ),
+        ({"observation_space": spaces.Dict({"a": spaces.Text(2)})}, "observations of Line are Dict.*TransformObservation"),
         (
             {"action_space": spaces.MultiDiscrete([2, 3])},
-            r"with Discrete actions or .* of Line are MultiDiscrete\(\[2 3\]\); a wr",
+            r"support Discrete actions, or .* of Line are MultiDiscrete\(\[2 3\]\); a wr",
         ),
         ({"action_space": spaces.MultiBinary(2)}, "actions of Line are MultiBinary.*as one Discrete space"),
         ({"action_space": spaces.Dict({"a": spaces.Discrete(2)})}, "actions of Line are Dict.*as one Discrete space"),
@@ -128,6 +133,23 @@ def test_what_is_not_supported_gets_one_line(change: dict[str, Any], message: st
     with pytest.raises(InputError, match=message) as caught:
         adapter.hosted(env)
     assert "\n" not in str(caught.value)
+
+
+def test_a_vector_environment_gets_a_line_of_its_own() -> None:
+    copies = gymnasium.vector.SyncVectorEnv([Line, Line])
+    for act in (adapter.hosted, tabular.environment, lambda env: ubex.Agent("psrl", env)):
+        with pytest.raises(InputError, match=r"^SyncVectorEnv is a vector environment, .* `ubex train --seeds K`") as caught:
+            act(copies)
+        assert "\n" not in str(caught.value)
+
+
+def test_parts_of_an_observation_are_named_with_the_step() -> None:
+    env = Line()
+    env.observation_space = spaces.Dict({"at": env.observation_space})  # type: ignore[assignment]
+    with pytest.raises(
+        InputError, match=r"^the part \['at'\] of the observation of Line after reset, before step 7 is not there"
+    ):
+        adapter.hosted(env).reset(7)
 
 
 def test_terminates_sees_actions_in_the_bounds() -> None:

@@ -235,7 +235,7 @@ class Hidden(World):
         pass
 
 
-@pytest.mark.parametrize("space", [None, "Discrete(3)", spaces.Discrete, Awkward(), boxes(-1.0, 1.0, ())])
+@pytest.mark.parametrize("space", [None, "Discrete(3)", spaces.Discrete, Awkward(), boxes(-1.0, 1.0, (0,))])
 @pytest.mark.parametrize("which", ["observation", "action"])
 def test_a_bad_space_is_one_line(which: str, space: Any) -> None:
     parts = {f"{which}_space": space}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def test_a_run_is_stopped_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixt
     assert isinstance(straight, Outcome)
     assert found == straight, "as if it had not been stopped"
     assert list(found.curves["return"].index) == [20, 40, 60]
-    assert list(found.curves["evaluation"].index) == [40, 60]
+    assert list(found.curves["evaluation"].index) == [30, 60], "at the steps that were asked for, in the middle of episodes"
 
     agent = ubex.Agent.load(out / "seed-0" / AGENT_FILE)
     assert agent.steps == 60
@@ -95,6 +96,10 @@ class Broken(gymnasium.Env):
 """
 
 
+def fail(words: str) -> None:
+    raise gymnasium.error.DependencyNotInstalled(words)
+
+
 def test_what_breaks_leaves_a_checkpoint_and_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +127,13 @@ def test_what_breaks_leaves_a_checkpoint_and_one_line(
     assert "video: c/evaluation.gif" in capsys.readouterr().out
     with Image.open("c/evaluation.gif") as film:
         assert film.n_frames > 5
+    missing = 'pygame is not installed, run `pip install "gymnasium[classic-control]"`'
+    monkeypatch.setattr(sys.modules["fragile"].Broken, "render", lambda self: fail(missing))
+    capsys.readouterr()
+    assert cli.run(["evaluate", "c/agent.ubex", "--episodes", "2", "--video", "--env", "fragile:Broken"]) == 2
+    said = capsys.readouterr()
+    assert said.out.startswith("agent.ubex: Agent('sac', 'Broken', steps=0, episodes=0): mean "), "the returns all the same"
+    assert said.err == f"ubex: no video: Broken cannot draw: DependencyNotInstalled: {missing}\n"
     assert cli.run(["train", "--resume", "c"]) == 2
     assert "c is not a run folder" in capsys.readouterr().err
 

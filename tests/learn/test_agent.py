@@ -15,7 +15,9 @@ from gymnasium import spaces
 import ubex
 from ubex import Agent, InputError, cli
 from ubex.callbacks import Checkpoint, Evaluate, Info
+from ubex.deep import presets
 from ubex.deep.agents import opinion
+from ubex.deep.config import DeepConfig
 from ubex.learn.agent import listed
 from ubex.runs import checkpoint
 
@@ -81,6 +83,38 @@ def test_callbacks_see_episodes_and_evaluations(trained: tuple[ubex.Agent, list[
     assert min(agent.spent) > 0.0
 
 
+@pytest.mark.parametrize("by_name", [True, False])
+def test_evaluations_are_at_the_steps_that_were_asked_for(trained: tuple[ubex.Agent, list[Info]], by_name: bool) -> None:
+    """In another environment, so that training does not notice; in the agent's own one they wait for the end of an episode."""
+    seen = list[Info]()
+    evaluate = Evaluate(every=10, episodes=1, env=None if by_name else Slide(), then=lambda info: seen.append(info))
+    agent = sac(f"{__name__}:Slide" if by_name else Slide()).learn(12, evaluate).learn(20, evaluate)
+    assert [step for step, *_ in evaluate.history] == [10, 20, 30]
+    np.testing.assert_array_equal(agent.state.data, trained[0].state.data)
+    assert [(info.kind, info.step, info.episode) for info in seen] == [("evaluation", 10 * i, i) for i in (1, 2, 3)]
+    assert seen[0].losses == {}
+    assert "critic_loss" in seen[2].losses
+    own = Slide()
+    for env in (None, own, gymnasium.wrappers.TimeLimit(own, 100)):
+        waits = Evaluate(every=10, episodes=1, env=env)
+        sac(own).learn(16, waits)
+        assert [step for step, *_ in waits.history] == [16]
+
+
+def test_an_evaluation_stops_the_run_where_it_is() -> None:
+    assert sac().learn(32, Evaluate(every=10, episodes=1, env=Slide(), then=lambda info: False)).steps == 10
+
+
+def test_the_sizes_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU the paper's sizes would take hours, so they have to be asked for."""
+    for device, hidden in (("cpu", presets.LAPTOP["critic_hidden"]), ("gpu", DeepConfig("sac").critic_hidden)):
+        monkeypatch.setattr(presets.jax, "default_backend", lambda device=device: device)
+        assert ubex.Agent("exact-ube", Slide(), num_models=2).config.critic_hidden == hidden
+    monkeypatch.setattr(presets.jax, "default_backend", lambda: "cpu")
+    paper = ubex.Agent("exact-ube", Slide(), preset="paper", num_models=2)
+    assert paper.config.critic_hidden == DeepConfig("sac").critic_hidden
+
+
 def test_a_callback_stops_the_run(trained: tuple[ubex.Agent, list[Info]]) -> None:
     assert sac().learn(32, lambda info: info.step < 16).steps == 16
 
@@ -119,6 +153,40 @@ def test_a_saved_agent_is_the_same_agent(trained: tuple[ubex.Agent, list[Info]],
         ubex.Agent.load(file)
     with pytest.raises(ubex.InputError, match="there is no file"):
         ubex.Agent.load(tmp_path / "nothing")
+
+
+class Apart(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """The same point, whose places are told apart."""
+
+    def __init__(self, env: Slide) -> None:
+        super().__init__(env)
+        box = spaces.Box(-np.inf, np.inf, (1,), np.float64)
+        self.observation_space = spaces.Dict({"a": box, "b": spaces.Tuple((box,))})
+
+    def observation(self, observation: Any) -> Any:
+        return {"a": observation[:1], "b": (observation[1:],)}
+
+
+def test_observations_are_taken_as_the_environment_gives_them(trained: tuple[ubex.Agent, list[Info]], tmp_path: Path) -> None:
+    plain, _ = trained
+    agent = sac(Apart(Slide())).learn(32)
+    np.testing.assert_array_equal(agent.state.data, plain.state.data)
+    again = ubex.Agent.load(agent.save(tmp_path / "agent.ubex"))
+    row, batch = {"a": [0.5], "b": ([-0.5],)}, {"a": [[0.5], [0.0]], "b": ([[-0.5], [1.0]],)}
+    expected, rows = plain.predict([0.5, -0.5])[0], [[0.5, -0.5], [0.0, 1.0]]
+    for one in (agent, again):
+        np.testing.assert_array_equal(one.predict(row)[0], expected)
+        np.testing.assert_allclose(one.predict(batch)[0], plain.predict(rows)[0], rtol=1e-5)
+        assert one.value(row, expected)[0] == plain.value([0.5, -0.5], expected)[0]
+    assert agent.uncertainty_map(batch).mean.shape == (2,)
+    np.testing.assert_array_equal(agent.evaluate(2, seed=1), plain.evaluate(2, seed=1))
+    np.testing.assert_array_equal(
+        ubex.Agent.load(tmp_path / "agent.ubex", Apart(Slide())).evaluate(2, seed=1)[:1], plain.evaluate(1, seed=1)
+    )
+    with pytest.raises(InputError, match=r"^the part \['a'\] of observation is not there"):
+        again.predict([0.5, -0.5])
+    with pytest.raises(InputError, match="learned from observations of another form than those of Slide"):
+        ubex.Agent.load(tmp_path / "agent.ubex", Slide())
 
 
 def test_a_broken_environment_costs_no_learning(tmp_path: Path) -> None:

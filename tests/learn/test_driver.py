@@ -83,6 +83,26 @@ def test_blocks_are_recorded_told_and_saved_but_not_the_last(tmp_path: Path) -> 
     assert driver.run(learner, 20, context(tmp_path / "b"), record).state == [8, 28], "it is told when to stop"
 
 
+def test_it_says_when_everything_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And how far it is in the middle of a block, however long that is."""
+    monkeypatch.setattr(driver, "REPORT_SECONDS", 0.0)
+
+    class Slow(Adder):
+        def compiled(self, state: list[int]) -> bool:
+            return state[0] >= 3
+
+        def advance(self, state: list[int], goal: int) -> tuple[list[int], int | None]:
+            return [state[0] + 1, 0], None if state[0] < 4 else 0
+
+    told = list[Any]()
+    where = JobContext(CheckpointFolder(tmp_path), lambda *far: told.append(far[0]), tell=lambda *said: told.append(said))
+    driver.run(Slow(), 5, where, lambda state, shown: ({}, True))
+    assert told == [("compiling", (True,)), 1, 2, 3, ("compiling", (False,)), 4, 5]
+    told.clear()
+    driver.run(Adder(), 2, where, record)
+    assert told == [("compiling", (True,)), 1, ("compiling", (False,)), 2], "a first block compiles everything"
+
+
 def test_there_is_time_between_checkpoints(tmp_path: Path) -> None:
     driver.run(Adder(), 5, context(tmp_path), record, seconds=1000.0)
     assert steps(tmp_path) == [1]

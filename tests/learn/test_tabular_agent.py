@@ -11,7 +11,12 @@ import pytest
 from gymnasium import spaces
 
 import ubex
+from ubex import cli
 from ubex.callbacks import Checkpoint, Info
+from ubex.experiments.train import Train
+from ubex.learn.agent import AGENT_FILE
+from ubex.runs.checkpoint import CheckpointFolder
+from ubex.runs.jobs import JobContext
 
 SEA: dict[str, Any] = {"env_args": {"size": 3}}
 
@@ -95,6 +100,29 @@ def test_a_saved_agent_goes_on_as_if_nothing_had_happened(trained: tuple[ubex.Ag
     assert (again.steps, again.episodes) == (straight.steps, len(seen))
     with pytest.raises(ubex.InputError, match="knows 3 states and 2 actions, but deep-sea has 100 and 2"):
         ubex.Agent.load(tmp_path / "agent.ubex", "deep-sea").learn(1)
+
+
+def test_training_on_the_command_line_leaves_an_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same that `ubex.Agent` makes with the same key; without pictures there are returns all the same."""
+    monkeypatch.chdir(tmp_path)
+    task = Train(env="deep-sea", agent="psrl", episodes=6, env_args='{"size": 3}', repeats=2)
+    (cell,) = task.cells()
+    task.run(cell, [1], JobContext(CheckpointFolder(tmp_path / "c"), lambda *_: None, tmp_path / "run" / "artifacts" / "cell"))
+    file = tmp_path / "run" / "artifacts" / "cell" / "seed-1" / AGENT_FILE
+    agent = ubex.Agent.load(file)
+    same = ubex.Agent("psrl", "deep-sea", key=cell.key(1), env_args={"size": 3}, **task.settings()).learn(18)
+    assert (agent.steps, agent.episodes) == (same.steps, same.episodes) == (18, 6)
+    np.testing.assert_array_equal(agent.state.belief.counts, same.state.belief.counts)
+    assert agent.learn(3).episodes == 7
+    assert cli.run(["evaluate", "run", "--episodes", "2"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("seed-1: Agent('psrl', 'deep-sea', steps=18, episodes=6): mean ")
+    assert cli.run(["evaluate", "run", "--episodes", "2", "--video"]) == 2
+    again = capsys.readouterr()
+    assert again.out == said, "nothing is lost"
+    assert again.err == "ubex: no video: deep-sea draws no pictures, so there is no video of it: leave out render_mode\n"
 
 
 def test_an_agent_that_plans_for_the_start_is_saved_with_it(tmp_path: Path) -> None:

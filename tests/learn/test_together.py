@@ -104,6 +104,7 @@ def test_killed_and_continued_is_as_if_it_had_not_been(tmp_path: Path) -> None:
     first, second = (straight[seed] for seed in (0, 1))
     assert isinstance(first, Outcome)
     assert isinstance(second, Outcome)
+    assert first.curves["evaluation"].index == second.curves["evaluation"].index == [15, 30, 45, 50]
     assert first.curves["return"].index != second.curves["return"].index, "episodes of their own"
     (alone,) = run(TASK, [1], tmp_path / "alone").values()
     assert isinstance(alone, Outcome)

@@ -46,6 +46,27 @@ class Quick(Experiment):
 
 
 @dataclass(frozen=True)
+class Telling(Quick):
+    """The same numbers, whose paths are shown while they are made."""
+
+    sizes: tuple[int, ...] = (1,)
+
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
+        found = super().run(cell, seeds, context)
+        for seed, outcome in found.items():
+            for step, value in zip(outcome.curves["path"].index, outcome.curves["path"].values, strict=True):
+                context.measure(seed, step, "step", {"path": value, "loss": 10.0 * step})
+        return found
+
+
+@dataclass(frozen=True)
+class TellingPool(Telling):
+    """In worker processes."""
+
+    mode: ClassVar[Mode] = "processes"
+
+
+@dataclass(frozen=True)
 class Batched(Quick):
     """The same numbers, all seeds of a cell in one call."""
 

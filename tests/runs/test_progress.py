@@ -76,6 +76,32 @@ def test_partial_jobs_count_towards_the_time_left(tmp_path: object, monkeypatch:
     assert display.seconds_left() == pytest.approx(21.0)
 
 
+def test_compiling_does_not_count(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    console = Console(file=io.StringIO(), width=200)
+    display, (job, *_) = Display(console, "quick", 3), jobs(3, tmp_path)
+    display.started(job)
+    display.compiling(job, True)
+    now += 1.0
+    display.progressed(job, 900, 10_000, "step")  # steps before training are fast
+    assert display.seconds_left() is None
+    assert console.file.getvalue().splitlines()[-1].endswith("step 900/10000, 900.0/s, compiling")
+    now += 1000.0
+    display.progressed(job, 1000, 10_000, "step")
+    display.compiling(job, False)
+    assert display.seconds_left() is None, "nothing is measured yet"
+    now += 5.0
+    display.progressed(job, 1010, 10_000, "step")
+    assert display.seconds_left() == pytest.approx((2 + 0.899) * 5000.0), "two steps a second, however few were made"
+    assert "4 h 01 min left, now" in console.file.getvalue()
+    now += 4495.0
+    display.progressed(job, 10_000, 10_000, "step")
+    display.ended(job, Finished({}, 5500.0))
+    assert display.seconds_left() == pytest.approx(2 * 5000.0)
+
+
 def test_on_a_terminal_there_are_bars(tmp_path: object) -> None:
     console = Console(file=io.StringIO(), width=120, force_terminal=True)
     (job,) = jobs(1, tmp_path)

@@ -30,15 +30,17 @@ from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Fitted
 from ubex.deep.refills import Refill
 from ubex.deep.rollout import Outlook
-from ubex.deep.seeds import HostState, seed_of
+from ubex.deep.seeds import HostState, averages, seed_of
 from ubex.deep.termination import Termination
 from ubex.envs.adapter import Episode, HostedEnv, Moved, answer
 from ubex.types import InputError
 
 LOG = logging.getLogger("ubex")
 LOSSES = ("critic_loss", "actor_loss", "u_loss")
-Ask = Callable[[str, Mapping[int, tuple[Any, ...]]], Mapping[int, Any]]
-"""(method of `HostedEnv`, its arguments for some seeds) -> what their environments answer, or an InputError."""
+Ask = Callable[[str, Mapping[int, tuple[Any, ...]], bool], Mapping[int, Any]]
+"""(method of `HostedEnv`, its arguments for some seeds, apart) -> what their environments answer, or an InputError.
+
+Environments apart are others of the same kind, in which no episode of training is under way."""
 
 
 class Rounds(NamedTuple):
@@ -73,6 +75,8 @@ class HostRun(NamedTuple):
     """The classifiers of terminations, once a seed has seen one: nothing is compiled for them before."""
     fitted: Fitted | None = None
     """How the last training of the models went."""
+    outlook: Outlook | None = None
+    """What their rollouts looked like."""
     last: Rounds | None = None
     sound: HostState | None = None
     """Where to go back to at a loss that is not finite."""
@@ -92,6 +96,8 @@ class HostLoop:
     """What it is; of a single seed, also where it lives."""
     ask: Ask | None = field(default=None, kw_only=True)
     """Where the environments of several seeds live."""
+    apart: HostedEnv | None = field(default=None, kw_only=True)
+    """Of a single seed: another environment, in which no episode of training is under way."""
     names: Sequence[int] = field(default=(), kw_only=True)
     """Numbers of the seeds, as people know them; without them they are counted from 0."""
     clock: Clock = field(default_factory=Clock, kw_only=True)
@@ -99,6 +105,14 @@ class HostLoop:
     def done(self, run: HostRun) -> int:
         """Steps."""
         return run.state.step
+
+    def compiled(self, run: HostRun) -> bool:
+        """From the first gradient rounds on."""
+        return run.last is not None
+
+    def shown(self, run: HostRun, seed: int) -> dict[str, float]:
+        """What the last rounds of a seed looked like, and its models."""
+        return averages(seed, None if run.last is None else run.last.info, run.fitted, run.outlook)
 
     def resumed(self, state: HostState, errors: Sequence[str] = ()) -> HostRun:
         """A run that goes on. Rounds use their arguments up, and targets start as the same arrays: so it has a copy."""
@@ -157,13 +171,16 @@ class HostLoop:
             return self._begin(run), None
         return self._choose(run) if run.action is None else self._move(run, run.action, goal)
 
-    def asked(self, run: HostRun, method: str, words: Mapping[int, tuple[Any, ...]]) -> tuple[HostRun, dict[int, Any]]:
+    def asked(
+        self, run: HostRun, method: str, words: Mapping[int, tuple[Any, ...]], apart: bool = False
+    ) -> tuple[HostRun, dict[int, Any]]:
         """What the environments of some seeds answer; those that fail are out, and where none would be left, it raises."""
         with self.clock.measure("environment"):
             if self.ask is None:
-                answers: Mapping[int, Any] = {k: answer(self.env, method, given) for k, given in words.items()}
+                env = self.apart if apart and self.apart is not None else self.env
+                answers: Mapping[int, Any] = {k: answer(env, method, given) for k, given in words.items()}
             else:
-                answers = self.ask(method, words) if words else {}
+                answers = self.ask(method, words, apart) if words else {}
         wrong = {k: said for k, said in answers.items() if isinstance(said, InputError)}
         if wrong and len(wrong) == len(run.living):
             raise next(iter(wrong.values()))
@@ -265,10 +282,8 @@ class HostLoop:
             return run, None
         state, observation, ended = run.state, run.observation.copy(), dict[int, Episode]()
         elapsed, episodes = state.elapsed.copy(), state.episodes.copy()
-        losses = {} if run.last is None else {name: np.asarray(loss) for name, loss in run.last.info._asdict().items()}
         for k in over:
-            known = {name: float(loss[k]) for name, loss in losses.items() if not np.isnan(loss[k])}
-            ended[k] = Episode(state.step, int(episodes[k]), float(run.total[k]), int(elapsed[k]), known)
+            ended[k] = Episode(state.step, int(episodes[k]), float(run.total[k]), int(elapsed[k]), self.shown(run, k))
         elapsed[over], observation[over] = 0, np.nan
         episodes[over] += 1
         return run._replace(state=state._replace(elapsed=elapsed, episodes=episodes), observation=observation), ended
@@ -294,14 +309,14 @@ class HostLoop:
     def _retrain(self, run: HostRun, index: int, number: int) -> HostRun:
         """At the start of a segment new models and new rollouts; where a run goes on, the rollouts that it had again."""
         run = self._synced(run)
-        state, buffers, fitted, task = run.state, run.buffers, run.fitted, self.env.task
+        state, buffers, fitted, outlook, task = run.state, run.buffers, run.fitted, run.outlook, self.env.task
         data, place, model, ends = run.on_device, np.int32(index), state.dynamics, state.termination
         assert data is not None
         assert model is not None
         refill = functools.partial(self._refill, state.key, data)
         if buffers is None:
             blank = empty(self.config, state.data.shape[2], (state.data.shape[0], self.config.num_buffers))
-            buffers = refills.again(state.refills, blank, refill)
+            buffers = refills.again(state.refills, blank, lambda rows, made: refill(rows, made)[0])
         if number == 0:
             model, fitted = steps.fit(self.config, task, state.key, model, data, place)
             seen = state.data[:, : state.step, -1].any(axis=1)
@@ -311,19 +326,19 @@ class HostLoop:
         history = state.refills
         if number == 0:
             made = refills.recorded(index, buffers.written, model, state.agent.actor, in_use)
-            buffers = refill(buffers, made)
+            buffers, outlook = refill(buffers, made)
             history = refills.needed((*history, made), buffers)
         buffers.written.block_until_ready()
         state = state._replace(dynamics=model, termination=ends, refills=history)
-        return run._replace(state=state, buffers=buffers, ends=in_use, fitted=fitted)
+        return run._replace(state=state, buffers=buffers, ends=in_use, fitted=fitted, outlook=outlook)
 
     def _refill(
         self, keys: Shaped[PRNGKeyArray, " K"], data: Float[Array, "K C D"], buffers: ModelBuffer, made: Refill
-    ) -> ModelBuffer:
-        """The buffers, used up, with the rollouts of one retraining."""
+    ) -> tuple[ModelBuffer, Outlook]:
+        """The buffers, used up, with the rollouts of one retraining, and what these look like."""
         known = (made.dynamics, made.actor, data, buffers, made.segment, made.termination)
         filled: tuple[ModelBuffer, Outlook] = steps.refill(self.config, self.env.task, keys, *known)
-        return filled[0]
+        return filled
 
     def _learn(self, run: HostRun, number: int, step: int) -> HostRun:
         """Starts the rounds after a step; nothing waits for them here."""

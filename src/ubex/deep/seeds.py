@@ -11,15 +11,19 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray, Shaped
 
 from ubex.deep import agents, dynamics, refills, termination
-from ubex.deep.agents import AgentState
+from ubex.deep.agents import AgentState, Info
 from ubex.deep.buffer import width
 from ubex.deep.config import DeepConfig
-from ubex.deep.dynamics import Dynamics
+from ubex.deep.dynamics import Dynamics, Fitted
 from ubex.deep.refills import Refill
+from ubex.deep.rollout import Outlook
 from ubex.deep.termination import Termination
 from ubex.envs.task import Task
 from ubex.keys import named, plain_seed
 from ubex.types import InputError, Key
+
+SHARES = ("stored_share", "terminal_share", "outside_share")
+"""What is shown of an `Outlook`, as means over buffers."""
 
 
 class HostState(NamedTuple):
@@ -92,6 +96,17 @@ def alone(state: HostState, seed: int) -> HostState:
     """One of several seeds, without the axis; what has none is the same for all."""
     one: HostState = jax.tree.map(lambda x: x[seed] if np.ndim(x) else x, state)
     return one
+
+
+def averages(seed: int, info: Info | None, fitted: Fitted | None, outlook: Outlook | None) -> dict[str, float]:
+    """What is shown of one of several seeds: its last gradient rounds, and its models and their rollouts, where it has them."""
+    found: dict[str, Any] = {} if info is None else info._asdict()
+    if fitted is not None:
+        found |= {"model_epochs": fitted.epochs, "model_error": fitted.error}
+    if outlook is not None:
+        found |= {name: getattr(outlook, name) for name in SHARES}
+    means = {name: float(np.mean(np.asarray(x)[seed])) for name, x in found.items()}
+    return {name: mean for name, mean in means.items() if not np.isnan(mean)}
 
 
 def seed_of(state: HostState, seed: int) -> int:

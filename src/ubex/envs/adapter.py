@@ -1,4 +1,4 @@
-"""Any Gymnasium environment with a 1-D Box observation, and a bounded 1-D Box or Discrete action, as the deep agents see it.
+"""Any Gymnasium environment with a bounded 1-D Box or Discrete action, as the deep agents see it: its observations are rows.
 
 Agents compute in float32 and act by vectors (`actions.py`); what an environment says is checked before it can reach a network.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ubex import checks, imports
-from ubex.envs import foreign
+from ubex.envs import foreign, observe
 from ubex.envs.actions import Actions, Bounded, Numbered
 from ubex.envs.base import TabularEnv
 from ubex.envs.continuous import ContinuousEnv
@@ -22,12 +22,10 @@ from ubex.envs.custom import MAX_STEPS, size_and_start
 from ubex.envs.task import Task, never
 from ubex.types import InputError
 
-SUPPORTED = "deep agents support a 1-D Box of observations, with Discrete actions or a bounded 1-D Box of real-valued ones"
-TABULAR = "tabular agents support Discrete observations with Discrete actions"
+SUPPORTED = "deep agents support Discrete actions, or a bounded 1-D Box of real-valued ones"
 COMBINE = "a wrapper can number the combinations of several choices as one Discrete space"
 MOST_ACTIONS = 1000
 """Of a Discrete space: all of them are asked about at every state."""
-FLATTEN = "gymnasium.wrappers.FlattenObservation makes a 1-D Box of images, dictionaries and tuples"
 
 
 class Moved(NamedTuple):
@@ -64,6 +62,8 @@ class HostedEnv(NamedTuple):
     """Steps after which an episode is cut off here, besides what the environment does."""
     task: Task
     """What the agent is told of it."""
+    layout: observe.Layout = ()
+    """How its observations are made flat."""
 
     def reset(self, number: int, seed: int | None = None, episode: str = "") -> Float[np.ndarray, " O"]:
         """The first observation of an episode; errors name the step `number`, and the episode where it is said."""
@@ -100,6 +100,8 @@ class HostedEnv(NamedTuple):
         return observation, total
 
     def _observation(self, given: Any, where: str) -> Float[np.ndarray, " O"]:
+        if self.layout:
+            given = observe.flat(self.layout, f"the observation of {self.name} {where}", given)
         try:
             with np.errstate(over="ignore"):  # always a copy: some environments write into the array that they gave
                 observation: np.ndarray = checks.number_array("observation", given).astype(np.float32)
@@ -142,7 +144,7 @@ def hosted(env: Any, horizon: int | None = None, terminates: Any = None, reward:
         env = GymContinuous(env)
     seen, acted = foreign.spaces_of(env, "an environment is a name or a Gymnasium environment")
     with imports.foreign(f"the spaces of {name} cannot be read", InputError):
-        size, actions = _observations(name, seen), _actions(name, acted)
+        (layout, size), actions = observe.layout_of(name, seen), _actions(name, acted)
     if horizon is not None:
         checks.steps("horizon", horizon)
     own = foreign.unwrapped(env)
@@ -158,7 +160,7 @@ def hosted(env: Any, horizon: int | None = None, terminates: Any = None, reward:
         known = actions.seen_by(reward)
     rewards = own.env.reward_range if isinstance(own, GymContinuous) else None
     task = Task(size, actions.size, inside, known, rewards, isinstance(actions, Numbered))
-    return HostedEnv(env, name, actions, horizon, task)
+    return HostedEnv(env, name, actions, horizon, task, layout)
 
 
 def knows_its_ends(env: Any) -> bool:
@@ -182,16 +184,6 @@ def _check_function(name: str, function: Any, observation_size: int, actions: Ac
     wanted = jnp.bool_ if kind == "b" else jnp.float32
     if getattr(found, "shape", None) != () or getattr(found, "dtype", None) != wanted:
         raise InputError(f"{name} must give {gives}, but it gives {found}")
-
-
-def _observations(name: str, seen: Any) -> int:
-    """The size of observations."""
-    from gymnasium import spaces
-
-    if not isinstance(seen, spaces.Box) or len(seen.shape) != 1 or seen.shape[0] < 1:
-        hint = TABULAR if isinstance(seen, spaces.Discrete) else FLATTEN
-        raise InputError(f"{SUPPORTED}, but the observations of {name} are {checks.shown(seen)}; {hint}")
-    return int(seen.shape[0])
 
 
 def _actions(name: str, acted: Any) -> Actions:

@@ -67,7 +67,19 @@ def spaces_of(env: Any, kinds: str) -> tuple[Any, Any]:
         found = None if lacking else (env.observation_space, env.action_space)
     if found is None:
         raise InputError(f"{kinds}, but this is a {type(env).__name__}, which has no {lacking[0]}")
+    refuse_vectors(env)
     return found
+
+
+def refuse_vectors(env: Any) -> None:
+    """Refuses copies of an environment that step together."""
+    from gymnasium.vector import VectorEnv  # here, because the rest of ubex works without Gymnasium
+
+    if isinstance(env, VectorEnv):
+        raise InputError(
+            f"{type(env).__name__} is a vector environment, and an agent acts in a single one: give it what `gymnasium.make` "
+            "makes; `ubex train --seeds K` runs several seeds at once"
+        )
 
 
 def name_of(env: Any) -> str:

@@ -53,12 +53,20 @@ def learn(
     episodes: int,
     context: Context,
     watch: Watch,
+    seeds: Sequence[int] = (),
 ) -> Curves:
-    """Runs an agent for a number of episodes with all keys together, or until the losses of all stopped being finite."""
+    """Runs an agent for a number of episodes with all keys together, or until the losses of all stopped being finite.
+
+    With the numbers of their seeds, trackers see every episode as it ends.
+    """
 
     def record(state: SegmentState, segment: Segment) -> tuple[driver.Rows, bool]:
         watch(state.segment, state.seeds.agent, segment.evaluation)
-        return {"values": columns(segment)[None]}, bool((state.bad < 0).any())
+        values = columns(segment)
+        for seed, row in zip(seeds, values, strict=False):
+            shown = {name: float(x) for name, x in zip(COLUMNS, row, strict=True) if not np.isnan(x)}
+            context.measure(seed, state.segment, "episode", shown)
+        return {"values": values[None]}, bool((state.bad < 0).any())
 
     with out_of_memory(len(keys)):
         learner = SegmentLearner(config, env, jnp.stack(keys), episodes)

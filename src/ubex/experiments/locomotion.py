@@ -55,6 +55,8 @@ LOG = logging.getLogger("ubex")
 class Course(TrainDeep):
     """One agent on one task, which leaves a film of an episode."""
 
+    live: ClassVar[Mapping[str, str]] = {"return": "training_return", "evaluation": "return"}
+
     def leave(self, agent: Agent, seed: int, context: Context) -> None:
         """The agent, and a film where pictures can be made here."""
         super().leave(agent, seed, context)

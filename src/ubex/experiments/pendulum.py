@@ -174,7 +174,7 @@ class Pendulum(Experiment):
                     context.keep(0, "last-evaluation.gif", video(evaluation, first))
 
         keys = [self.key(cell, seed) for seed in seeds]
-        return deep_cells.outcomes(seeds, deep_cells.learn(keys, env, config, self.episodes, context, watch))
+        return deep_cells.outcomes(seeds, deep_cells.learn(keys, env, config, self.episodes, context, watch, seeds))
 
     def smoke(self) -> Pendulum:
         """The last method, which compiles fastest, one noise, one episode, the smallest sizes."""

@@ -14,8 +14,13 @@ from ubex.experiments.exploration import value_and_error
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, Table
 from ubex.keys import as_key
 from ubex.learn import driver, tabular
+from ubex.learn.agent import AGENT_FILE, Agent, Origin
+from ubex.learn.tabular import TabularState
+from ubex.learn.tabular_agent import TabularBackend
 from ubex.runs import metrics
 from ubex.runs.records import IF_GIVEN
+from ubex.tabular.agents import AGENTS
+from ubex.tabular.loop import Episodes
 from ubex.types import KeyLike
 
 BLOCK = 25
@@ -36,7 +41,7 @@ class Train(Experiment):
     """The number of seeds."""
     env: str = "deep-sea"
     """The environment: a name from `ubex list`, a Gymnasium id, or module:Class.
-    Tabular agents need Discrete spaces, and deep agents a Box of observations, with Discrete or bounded Box actions."""
+    Tabular agents need Discrete spaces, and deep agents Discrete or bounded Box actions."""
     agent: str = "exact-ube"
     """The agent. A tabular one is an estimator, by its name or as module:name, or psrl. `ubex list` names the deep ones."""
     episodes: int = 200
@@ -93,9 +98,17 @@ class Train(Experiment):
     def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
         """Block by block, resumable between blocks."""
         (seed,) = seeds
-        run = driver.run(
-            self.make(cell.key(seed)), self.episodes, context, lambda state, block: ({"return": block.returns}, True)
-        )
+
+        def record(state: TabularState, block: Episodes) -> tuple[driver.Rows, bool]:
+            for number, value in enumerate(block.returns, start=state.episodes - len(block.returns) + 1):
+                context.measure(seed, number, "episode", {"return": float(value)})
+            return {"return": block.returns}, True
+
+        learner = self.make(cell.key(seed))
+        run = driver.run(learner, self.episodes, context, record)
+        if self.agent in AGENTS:  # of code of the user's own no file is left, because no file names what is imported
+            origin = Origin(self.env, checks.json_object("env_args", self.env_args), self.horizon)
+            context.keep(seed, AGENT_FILE, Agent.of(TabularBackend.of(learner), origin, run.state).dump())
         returns = run.history["return"]
         scalars = {
             "final_return": float(returns[-1]),

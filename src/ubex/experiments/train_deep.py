@@ -22,15 +22,13 @@ from ubex.experiments.deep_cells import out_of_memory
 from ubex.experiments.exploration import value_and_error
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, SeedError, Table
 from ubex.learn import driver
-from ubex.learn.agent import Agent
+from ubex.learn.agent import AGENT_FILE, Agent
 from ubex.learn.crew import Crew, Maker
 from ubex.learn.deep_agent import LEARNED, NONE, DeepBackend
 from ubex.learn.together import SeedsLearner, Shown
 from ubex.runs import metrics
 from ubex.types import InputError, KeyLike
 
-AGENT_FILE = "agent.ubex"
-"""What a seed leaves: `ubex.Agent.load` reads it."""
 CHECKPOINT_SECONDS = 30.0
 """Least time between two checkpoints, which hold all transitions."""
 SMOKE: Mapping[str, Any] = {
@@ -54,11 +52,14 @@ class TrainDeep(Experiment):
         FigureSpec("returns", "Return of every episode of training", "curves", "return", "step", "return", x="step"),
     )
 
+    live: ClassVar[Mapping[str, str]] = {"return": "return", "evaluation": "evaluation"}
+    """What returns of training and of evaluations are called while it runs."""
+
     seeds: int = 1
     """The number of seeds."""
     env: str = "sparse-pendulum"
     """The environment: a name from `ubex list`, a Gymnasium id, or module:Class.
-    Tabular agents need Discrete spaces, and deep agents a Box of observations, with Discrete or bounded Box actions."""
+    Tabular agents need Discrete spaces, and deep agents Discrete or bounded Box actions."""
     agent: str = "exact-ube"
     """The agent. A tabular one is an estimator, by its name or as module:name, or psrl. `ubex list` names the deep ones."""
     steps: int = 20_000
@@ -132,13 +133,18 @@ class TrainDeep(Experiment):
         maker = Maker(self.env, self.parsed("env_args"), self.horizon)
 
         def record(run: HostRun, shown: Shown) -> tuple[driver.Rows, bool]:
-            returns = [(k, one.step, one.reward) for k, one in shown.episodes.items()]
-            evaluated = [(k, run.state.step, value) for k, value in shown.evaluations.items()]
+            step, seen = run.state.step, {k: learner.shown(run, k) for k in shown.evaluations}
+            returns = [(k, step, one.reward) for k, one in shown.episodes.items()]
+            evaluated = [(k, step, value) for k, value in shown.evaluations.items()]
+            for k, one in shown.episodes.items():
+                context.measure(seeds[k], step, "step", {self.live["return"]: one.reward, **one.losses})
+            for k, value in shown.evaluations.items():
+                context.measure(seeds[k], step, "step", {self.live["evaluation"]: value, **seen[k]})
             return {"return": table(returns), "evaluation": table(evaluated)}, True
 
         with out_of_memory(number), Crew(maker, number) if number > 1 else contextlib.nullcontext() as ask:
             keys = jnp.stack([cell.key(seed) for seed in seeds])
-            learner = SeedsLearner.of(backend, keys, self.evaluate_every, self.evaluation_episodes, ask, seeds)
+            learner = SeedsLearner.of(backend, keys, self.evaluate_every, self.evaluation_episodes, ask, seeds, maker())
             try:
                 done = driver.run(learner, self.steps, context, record, CHECKPOINT_SECONDS, rescue=True)
                 run, final = learner.evaluate(done.state, done.state.living)
@@ -154,6 +160,7 @@ class TrainDeep(Experiment):
                 continue
             agent.restore(alone(state, k))
             self.leave(agent, seed, context)
+            context.measure(seed, state.step, "step", {self.live["evaluation"]: final[k]})
             returns, evaluated = (curve_of(done.history, name, k) for name in ("return", "evaluation"))
             found[seed] = outcome(returns, [*evaluated, (state.step, final[k])])
         return found

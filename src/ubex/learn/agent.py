@@ -1,6 +1,6 @@
 """`ubex.Agent`: an agent on an environment of one's own, with the calls that people know from Stable-Baselines3.
 
-Box observations get a deep agent (`deep_agent.py`), Discrete ones a tabular one (`tabular_agent.py`).
+Environments whose spaces are both Discrete get a tabular agent (`tabular_agent.py`), all others a deep one (`deep_agent.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import jax
 import numpy as np
 
 from ubex import checks, fields
-from ubex.callbacks import Callback, Checkpoint, Info
+from ubex.callbacks import Callback, Checkpoint, Evaluate, Info
+from ubex.envs import foreign
 from ubex.envs.adapter import Episode
 from ubex.envs.resolve import by_name
 from ubex.fields import Within
@@ -35,6 +36,8 @@ __all__ = ["Agent", "Map"]
 
 FORMAT = 3
 """Of saved agents."""
+AGENT_FILE = "agent.ubex"
+"""What a seed of a run leaves: `ubex.Agent.load` reads it."""
 POINTS = 41
 """Places along each axis of a map."""
 
@@ -88,7 +91,7 @@ class Agent:
         to learn it. `horizon` cuts episodes off, besides what the environment does.
         """
         given = env if isinstance(env, str) else None
-        self._origin = Origin(given, checks.mapping("env_args", env_args), horizon)
+        self._origin, self._named = Origin(given, checks.mapping("env_args", env_args), horizon), given is not None
         env = resolved(env, self._origin.env_args)
         if tabular_agent.fits(env):
             not_for_tables(given or type(env).__name__, preset, termination, reward)
@@ -99,6 +102,14 @@ class Agent:
             backend = deep_agent.create(method, env, as_key(key), preset, horizon, termination, reward, settings)
         self._backend: Backend = backend
         self.restore(backend.blank({}))
+
+    @classmethod
+    def of(cls, backend: Backend, origin: Origin, state: Any) -> Agent:
+        """An agent that has learned without this class."""
+        agent = cls.__new__(cls)
+        agent._origin, agent._backend, agent._named = origin, backend, origin.env is not None
+        agent.restore(state)
+        return agent
 
     def __repr__(self) -> str:
         """What it is and how far it got."""
@@ -173,14 +184,16 @@ class Agent:
         goal = self.steps + steps
         called = listed(callback)
         self._need_env()
+        exact = self._with_another(called)
 
         def see(run: Any, episode: Episode | None) -> bool:
             self.follow(run)
             if episode is None:
-                return True
-            info = self.info(episode, goal)
-            said = [one(info) for one in called]  # all of them, also after one that stops the run
-            return not any(answer is False for answer in said)
+                said = [one(self.info(self._under_way(), goal), env) for one, env in exact if one.due(self.steps)]
+            else:
+                info = self.info(episode, goal)
+                said = [one(info) for one in called]
+            return not any(answer is False for answer in said)  # all were called, also after one that stops the run
 
         try:
             driver.advance(self.backend, self._run, goal, see)
@@ -199,7 +212,8 @@ class Agent:
     ) -> tuple[Any, None]:
         """The action at an observation, or at a batch of them; the second part is for those who expect a recurrent state.
 
-        Observations are (O,) or (B, O), and actions (A,) or (B, A); states and discrete actions are () or (B,).
+        Observations are as the environment gives them: (O,) or (B, O), or a dictionary or tuple, whose arrays may all have the
+        axis B in front. Actions are (A,) or (B, A); states and discrete actions are () or (B,).
 
         Deterministic is the mean action of a deep agent, or the likeliest where they are discrete, and the best action by the
         mean MDP of a tabular one; otherwise it is an action as in training.
@@ -276,24 +290,40 @@ class Agent:
         notes = checkpoint.notes_of(payload, file)
         if notes.get("format") != FORMAT or "kind" not in notes:
             raise InputError(f"{file} is a checkpoint, but not of an agent that this version knows")
-        agent = cls.__new__(cls)
-        agent._origin = Origin(**notes["origin"])
+        origin = Origin(**notes["origin"])
         if notes["kind"] == "tabular":
             not_for_tables(notes["world"]["name"], "auto", termination, reward)
-            agent._backend = tabular_agent.from_file(notes, agent._origin.horizon)
+            backend: Backend = tabular_agent.from_file(notes, origin.horizon)
         else:
             from ubex.learn import deep_agent
 
-            agent._backend = deep_agent.from_file(notes, agent._origin.horizon, termination, reward)
-        agent.restore(checkpoint.unpack(payload, agent._backend.blank(notes), file)[1])
+            backend = deep_agent.from_file(notes, origin.horizon, termination, reward)
+        agent = cls.of(backend, origin, checkpoint.unpack(payload, backend.blank(notes), file)[1])
         if env is not None:
             agent._attach(env)
         return agent
 
+    def _under_way(self) -> Episode:
+        assert not isinstance(self._backend, TabularBackend), "tabular agents make whole episodes"
+        return self._backend.under_way(self._run)
+
+    def _with_another(self, called: Sequence[Callback]) -> list[tuple[Evaluate, Any]]:
+        """The evaluations that need not wait for the end of an episode, each with another environment than the agent's own."""
+        found, again = list[tuple[Evaluate, Any]](), None
+        for one in (one for one in called if isinstance(one, Evaluate)):
+            one.begin(self.steps)
+            if one.env is None and again is None and self._named and self.kind == "deep":
+                again = by_name(str(self._origin.env), self._origin.env_args)
+            env = again if one.env is None else one.env
+            if env is not None and foreign.unwrapped(env) is not foreign.unwrapped(self.env):
+                found.append((one, env))
+        return found if self.kind == "deep" else []
+
     def _attach(self, env: Any) -> None:
         if isinstance(env, str) or ":" in (self._origin.env or ""):
             self._origin = self._origin._replace(env=env if isinstance(env, str) else None)
-        found = resolved(env, self._origin.env_args if isinstance(env, str) else {})
+        self._named = isinstance(env, str)
+        found = resolved(env, self._origin.env_args if self._named else {})
         self._backend = self._backend.attached(found, self._origin.horizon)
 
     def _need_env(self) -> None:

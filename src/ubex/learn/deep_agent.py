@@ -1,4 +1,4 @@
-"""Deep agents on environments with Box observations, behind `ubex.Agent`."""
+"""Deep agents on environments with Box or Discrete actions, behind `ubex.Agent`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ubex.deep.host import HostLoop, HostRun
 from ubex.deep.networks import MLP
 from ubex.deep.presets import AUTO, GYMNASIUM, chosen, reason
 from ubex.deep.seeds import HostState
-from ubex.envs import actions, adapter
+from ubex.envs import actions, adapter, observe
 from ubex.envs.adapter import Episode, HostedEnv
 from ubex.envs.task import Task, never
 from ubex.keys import named
@@ -88,6 +88,11 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
         state, shown = self.piece(state, goal)
         return state, shown[0] if isinstance(shown, dict) else shown
 
+    def under_way(self, state: HostRun) -> Episode:
+        """The episode that has not ended, as far as it is."""
+        held = state.state
+        return Episode(held.step, int(held.episodes[0]), float(state.total[0]), int(held.elapsed[0]), self.shown(state, 0))
+
     def attached(self, env: Any, horizon: int | None) -> DeepBackend:
         """The same with an environment, if the networks fit it."""
         found = self._fitting(adapter.hosted(env, horizon, *self.functions))
@@ -102,6 +107,7 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
                 "name": self.name,
                 "observation_size": self.env.task.observation_size,
                 **self.env.actions.described(),
+                **({"layout": self.env.layout} if self.env.layout else {}),
             },
             "termination": self.termination,
             "reward": self.reward,
@@ -118,13 +124,13 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
 
     def predict(self, state: HostRun, observation: Any, deterministic: bool) -> np.ndarray | int:
         """The action at an observation, or at a batch of them."""
-        seen = checks.rows("observation", observation, self.env.task.observation_size)
+        seen = self._seen("observation", observation)
         vectors = self._act(state, np.atleast_2d(seen), deterministic)
         return self.env.actions.outward(vectors if seen.ndim == 2 else vectors[0])
 
     def value(self, state: HostRun, observation: Any, action: Any) -> tuple[np.ndarray | float, np.ndarray | float]:
         """Mean over critics, and the standard deviation by the agent's method."""
-        seen = checks.rows("observation", observation, self.env.task.observation_size)
+        seen = self._seen("observation", observation)
         done = self.env.actions.inward("action", action)
         if seen.shape[:-1] != done.shape[:-1]:
             shapes = f"{seen.shape} and {np.shape(action)}"
@@ -165,12 +171,18 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
             grid = np.broadcast_to(np.median(held, axis=0), (points, points, size)).copy()
             grid[..., axes[0]], grid[..., axes[1]] = across[0][None, :], across[1][:, None]
         else:
-            grid = checks.number_array("observations", observations)
+            given = observe.flat(self.env.layout, "observations", observations) if self.env.layout else observations
+            grid = checks.number_array("observations", given)
         if grid.ndim < 2 or grid.shape[-1] != size or grid.size == 0:
             raise InputError(f"observations must have shape (..., {size}), but they have shape {grid.shape}")
         flat = checks.rows("observations", grid.reshape(-1, size), size)
         mean, deviation = (x.reshape(grid.shape[:-1]) for x in self._held(state, flat, self._act(state, flat, True)))
         return mean, deviation, across
+
+    def _seen(self, name: str, given: Any) -> Float[np.ndarray, "*b O"]:
+        """One observation as the environment gives it, or a batch of them, made flat."""
+        layout = self.env.layout
+        return checks.rows(name, observe.flat(layout, name, given) if layout else given, self.env.task.observation_size)
 
     def _fitting(self, env: HostedEnv) -> HostedEnv:
         """The environment, if the networks fit it."""
@@ -181,6 +193,8 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
         ):
             if here != there:
                 raise InputError(f"the {name} of this agent is {here}, but that of {env.name} is {there}")
+        if own.layout != env.layout:
+            raise InputError(f"this agent learned from observations of another form than those of {env.name}")
         return env
 
     def _held(
@@ -231,7 +245,7 @@ def from_file(notes: Mapping[str, Any], horizon: int | None, termination: Any, r
     known = notes["world"]
     acted = actions.from_file(known)
     task = Task(known["observation_size"], acted.size, discrete=isinstance(acted, actions.Numbered))
-    env = HostedEnv(None, known["name"], acted, horizon, task)
+    env = HostedEnv(None, known["name"], acted, horizon, task, observe.read(known.get("layout", ())))
     given = Functions(termination, reward)
     for name, function in given._asdict().items():
         if function is not None and notes[name] != FUNCTION:

@@ -21,6 +21,8 @@ State = TypeVar("State")
 Shown = TypeVar("Shown")
 MOST_SAVING = 0.05
 """Share of the time that checkpoints may take, where there is a time between two at all."""
+REPORT_SECONDS = 1.0
+"""Least time between two reports in the middle of a block."""
 Rows = Mapping[str, Any]
 """Tables by name, with a row for whatever was seen, on the first axis."""
 
@@ -58,6 +60,10 @@ class Learner(ABC, Generic[State, Shown]):
     def ready(self, state: State, goal: int) -> State:
         """The state before the first piece on the way to `goal`."""
         return state
+
+    def compiled(self, state: State) -> bool:
+        """Whether what is to come is as fast as what was last; asked after something was done."""
+        return True
 
 
 def advance(learner: Learner[State, Shown], state: State, goal: int, see: Callable[[State, Shown | None], bool]) -> State:
@@ -103,21 +109,35 @@ def run(
     if saved is not None:
         kept, history = saved[1]
     state, following = learner.restore(kept), -math.inf
+    told, first, reported, compiling = time.monotonic(), learner.done(state), learner.done(state), True
+    context.compiling(True)
 
     def save() -> None:
         known = {"history": {name: table.shape for name, table in history.items()}}
         context.checkpoints.save(learner.done(state), (learner.kept(state), history), {**learner.notes(state), **known})
 
+    def report(done: int) -> None:
+        nonlocal told, reported, compiling
+        told, reported = time.monotonic(), done
+        context.progress(done, goal, learner.unit)
+        if over(done):
+            compiling = False
+            context.compiling(False)
+
+    def over(done: int) -> bool:
+        return compiling and done > first and learner.compiled(state)
+
     def see(now: State, shown: Shown | None) -> bool:
         nonlocal state, history, following
-        state = now
+        state, done = now, learner.done(now)
         if shown is None:
+            if done > reported and (over(done) or time.monotonic() - told > REPORT_SECONDS):
+                report(done)
             return True
         rows, go_on = record(state, shown)
         added = {name: np.asarray(table, np.float64) for name, table in rows.items()}
         history |= {name: np.concatenate((history[name], table)) if name in history else table for name, table in added.items()}
-        done = learner.done(state)
-        context.progress(done, goal, learner.unit)
+        report(done)
         begun = time.monotonic()
         if go_on and done < goal and begun >= following:
             save()

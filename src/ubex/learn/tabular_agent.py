@@ -45,6 +45,11 @@ class TabularBackend(TabularLearner):
     _views: list[tuple[TabularState, Views]] = field(default_factory=list, repr=False)
     """What was looked at last: a state and the views of it."""
 
+    @classmethod
+    def of(cls, learner: TabularLearner) -> TabularBackend:
+        """The same agent in the same environment."""
+        return cls(learner.env, learner.config, learner.key, name=learner.env.name)
+
     @property
     def own_env(self) -> Any:
         """The environment; None where there is none."""
@@ -53,6 +58,10 @@ class TabularBackend(TabularLearner):
     def done(self, state: TabularState) -> int:
         """Steps."""
         return state.steps
+
+    def restore(self, kept: TabularState) -> TabularState:
+        """With its number of steps, which is that of the transitions."""
+        return counted(kept, self.config.repeats)
 
     def attached(self, env: Any, horizon: int | None) -> TabularBackend:
         """The same with an environment, if it has as many states and actions."""
@@ -73,7 +82,7 @@ class TabularBackend(TabularLearner):
     def advance(self, state: TabularState, goal: int) -> tuple[TabularState, Episode]:
         """One episode."""
         after, out = super().advance(state, state.episodes + 1)
-        after = after._replace(steps=round(float(np.sum(after.belief.counts)) / self.config.repeats))
+        after = counted(after, self.config.repeats)
         shown = (float(out.returns[0]), after.steps - state.steps, {"improvements": float(out.steps[0])})
         return after, Episode(after.steps, state.episodes, *shown)
 
@@ -164,6 +173,11 @@ class TabularBackend(TabularLearner):
         return np.asarray(planned)[: self.env.num_states]
 
 
+def counted(state: TabularState, repeats: int) -> TabularState:
+    """The state with its number of steps, which is that of the transitions."""
+    return state._replace(steps=round(float(np.sum(state.belief.counts)) / repeats))
+
+
 def plan_key(state: TabularState) -> Key:
     """Of the next episode."""
     return named(jax.random.fold_in(state.key, state.episodes), "plan")
@@ -187,18 +201,20 @@ def _look(config: AgentConfig, key: Key, belief: Belief) -> tuple[Int[Array, " S
 
 
 def fits(env: Any) -> bool:
-    """Whether this is an environment for tabular agents: ours, a pair p, r, or Discrete observations."""
+    """Whether this is an environment for tabular agents: ours, a pair p, r, or Discrete observations without Box actions."""
     if isinstance(env, TabularEnv | MDP) or (isinstance(env, tuple) and len(env) == 2):
         return True
+    foreign.refuse_vectors(env)
     with imports.foreign(f"the spaces of {foreign.name_of(env)} cannot be read"):
-        return type(getattr(env, "observation_space", None)).__name__ == "Discrete"
+        seen, acted = (type(getattr(env, f"{kind}_space", None)).__name__ for kind in ("observation", "action"))
+        return seen == "Discrete" and acted != "Box"
 
 
 def create(method: str, env: Any, key: Key, horizon: int | None, settings: Mapping[str, Any]) -> TabularBackend:
     """A new agent."""
     checks.one_of("method", method, agents.AGENTS)
     config, found = agent_config(method, settings), environment(env, horizon)
-    return TabularBackend(found, config, key, name=found.name)
+    return TabularBackend.of(TabularLearner(found, config, key))
 
 
 def from_file(notes: Mapping[str, Any], horizon: int | None) -> TabularBackend:

@@ -6,6 +6,7 @@ was if all nodes see that folder; results are written by the driver alone.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import socket
@@ -97,15 +98,20 @@ class Board:
     def __init__(self) -> None:
         """An empty board."""
         self.latest: dict[int, tuple[int, int, str]] = {}
+        self.told = list[tuple[int, str, tuple[Any, ...]]]()
 
     def put(self, number: int, done: int, total: int, unit: str) -> None:
-        """What job `number` says."""
+        """How far job `number` has come."""
         self.latest[number] = (done, total, unit)
 
-    def take(self) -> dict[int, tuple[int, int, str]]:
+    def tell(self, number: int, method: str, words: tuple[Any, ...]) -> None:
+        """What else job `number` says."""
+        self.told.append((number, method, words))
+
+    def take(self) -> tuple[dict[int, tuple[int, int, str]], list[tuple[int, str, tuple[Any, ...]]]]:
         """What was said since the last call."""
-        latest, self.latest = self.latest, {}
-        return latest
+        (latest, self.latest), (told, self.told) = (self.latest, {}), (self.told, [])
+        return latest, told
 
 
 def make_board(ray: Any) -> Any:
@@ -119,8 +125,9 @@ def make_board(ray: Any) -> Any:
 def run_remotely(job: Job, number: int, board: Any) -> tuple[str, Any]:
     """What a task does. A full disk comes back as a word: Ray would wrap the exception."""
     board.put.remote(number, 0, 0, "")
+    put, tell = (functools.partial(method.remote, number) for method in (board.put, board.tell))
     try:
-        return "ended", execute(job, lambda done, total, unit: board.put.remote(number, done, total, unit))
+        return "ended", execute(job, put, tell)
     except StorageError as error:
         return "storage", str(error)
 
@@ -128,7 +135,7 @@ def run_remotely(job: Job, number: int, board: Any) -> tuple[str, Any]:
 def relay(ray: Any, board: Any, jobs: dict[int, Job], begun: set[int], listener: Listener) -> None:
     """Passes on what the tasks have said; a board that does not answer costs only the display."""
     try:
-        latest = ray.get(board.take.remote(), timeout=5)
+        latest, told = ray.get(board.take.remote(), timeout=5)
     except ray.exceptions.RayError:
         return
     for number, (done, total, unit) in latest.items():
@@ -137,6 +144,8 @@ def relay(ray: Any, board: Any, jobs: dict[int, Job], begun: set[int], listener:
             listener.started(jobs[number])
         if unit:
             listener.progressed(jobs[number], done, total, unit)
+    for number, method, words in told:
+        getattr(listener, method)(jobs[number], *words)
 
 
 def outcome_of(ray: Any, reference: Any) -> Result:

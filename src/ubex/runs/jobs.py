@@ -116,6 +116,12 @@ class Failed:
 Result = Finished | Failed
 Report = Callable[[int, int, str], None]
 """(done, total, unit): how far a job has come."""
+Tell = Callable[[str, tuple[Any, ...]], None]
+"""(a method of `Listener`, its arguments after the job): what else a job says."""
+
+
+def nobody(method: str, words: tuple[Any, ...]) -> None:
+    """Nobody is told."""
 
 
 @runtime_checkable
@@ -128,6 +134,14 @@ class Listener(Protocol):
 
     def progressed(self, job: Job, done: int, total: int, unit: str) -> None:
         """How far it has come."""
+        ...
+
+    def compiling(self, job: Job, begins: bool) -> None:
+        """It begins to compile, or has done so: the time between says nothing about the rest."""
+        ...
+
+    def measured(self, job: Job, seed: int, place: int, unit: str, values: Mapping[str, float]) -> None:
+        """Metrics of a seed at an episode or a step, while it runs."""
         ...
 
     def ended(self, job: Job, result: Result) -> None:
@@ -147,10 +161,19 @@ class JobContext:
     report: Report
     artifacts: Path | None = None
     """Folder for the files that the cell leaves; without one they are dropped."""
+    tell: Tell = nobody
 
     def progress(self, done: int, total: int, unit: str = "episode") -> None:
         """Says how far the cell has come."""
         self.report(done, total, unit)
+
+    def compiling(self, begins: bool) -> None:
+        """Says that the cell begins to compile, or has done so."""
+        self.tell("compiling", (begins,))
+
+    def measure(self, seed: int, place: int, unit: str, values: Mapping[str, float]) -> None:
+        """Shows metrics of a seed at an episode or a step to the trackers, while the cell runs."""
+        self.tell("measured", (seed, place, unit, dict(values)))
 
     def keep(self, seed: int, name: str, data: bytes) -> None:
         """Leaves a file of this seed in the run folder, in place of an earlier one of that name."""
@@ -168,10 +191,10 @@ class JobContext:
         write_atomically(place / name, data)
 
 
-def execute(job: Job, report: Report) -> Result:
+def execute(job: Job, report: Report, tell: Tell = nobody) -> Result:
     """Runs a job. What the experiment raises becomes a `Failed`; a full disk and an interrupt go through."""
     start = time.monotonic()
-    context = JobContext(CheckpointFolder(job.checkpoints), report, job.artifacts)
+    context = JobContext(CheckpointFolder(job.checkpoints), report, job.artifacts, tell)
     try:
         outcomes = job.experiment.run(job.cell, job.seeds, context)
         missing = [seed for seed in job.seeds if seed not in outcomes]

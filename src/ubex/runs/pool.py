@@ -30,7 +30,11 @@ def run_inline(jobs: Sequence[Job], listener: Listener) -> None:
     """One job after another in this process."""
     for job in jobs:
         listener.started(job)
-        listener.ended(job, execute(job, functools.partial(listener.progressed, job)))
+
+        def tell(method: str, words: tuple[Any, ...], job: Job = job) -> None:
+            getattr(listener, method)(job, *words)
+
+        listener.ended(job, execute(job, functools.partial(listener.progressed, job), tell))
 
 
 def run_pool(jobs: Sequence[Job], listener: Listener, workers: int) -> None:
@@ -54,6 +58,8 @@ def run_pool(jobs: Sequence[Job], listener: Listener, workers: int) -> None:
                     listener.progressed(worker.job, *content)
                 elif kind == "storage":
                     raise StorageError(content)
+                elif kind != "ended":
+                    getattr(listener, kind)(worker.job, *content)
                 else:
                     job, worker.job = worker.job, None
                     listener.ended(job, content)
@@ -145,7 +151,7 @@ def serve(connection: Connection, parent: int) -> None:
         except (EOFError, OSError):
             break
         try:
-            send("ended", execute(job, lambda done, total, unit: send("progress", (done, total, unit))))
+            send("ended", execute(job, lambda *far: send("progress", far), send))
         except StorageError as error:
             send("storage", str(error))
 

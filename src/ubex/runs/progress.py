@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from types import TracebackType
 
 from rich.console import Console
@@ -13,9 +14,41 @@ from ubex.runs.jobs import Failed, Job, Result
 
 ENOUGH = 0.005
 """Share of a run from which its end can be guessed: before it, most of the time went into compiling."""
+MEASURED_SECONDS = 2.0
+"""Time from which it can be guessed where compiling is over, however small the share."""
 LINE_SECONDS = 10.0
 """Shortest time between two lines where there is no terminal, so that a log stays readable."""
 MAX_ROWS = 8
+
+
+@dataclass
+class Pace:
+    """How far a job has come, and since when its speed counts."""
+
+    begun: float = field(default_factory=lambda: time.monotonic())
+    done: int = 0
+    total: int = 0
+    unit: str = ""
+    since: float = 0.0
+    """Time at which its speed began to count, if it was not when the job began."""
+    first: int = 0
+    """What was done then."""
+    compiling: bool = False
+
+    @property
+    def share(self) -> float:
+        """Of the job."""
+        return self.done / self.total if self.total else 0.0
+
+    def speed(self) -> float:
+        """What is done in a second."""
+        return (self.done - self.first) / max(time.monotonic() - (self.since or self.begun), 1e-9)
+
+    def seconds(self) -> float | None:
+        """What the whole job takes at this speed; None before it can be guessed."""
+        measured = self.since and time.monotonic() - self.since >= MEASURED_SECONDS
+        known = self.total and self.done - self.first > (0 if measured else ENOUGH * self.total)
+        return self.total / self.speed() if known and not self.compiling else None
 
 
 class Display:
@@ -26,7 +59,8 @@ class Display:
         self.console, self.name, self.total = console, name, total
         self.done = self.failed = 0
         self._start = self._last_line = time.monotonic()
-        self._running: dict[Job, tuple[float, int, int, str]] = {}
+        self._running: dict[Job, Pace] = {}
+        self._took = list[float]()
         self._rows: dict[Job, TaskID] = {}
         columns = (
             TextColumn("{task.description}"),
@@ -55,22 +89,28 @@ class Display:
 
     def started(self, job: Job) -> None:
         """A worker has the job."""
-        self._running[job] = (time.monotonic(), 0, 0, "")
+        self._running[job] = Pace()
         if self.console.is_terminal and job not in self._rows and len(self._rows) < MAX_ROWS:
             self._rows[job] = self._bars.add_task(f"  {escape(job.label)}", total=None, detail="")
 
     def progressed(self, job: Job, done: int, total: int, unit: str) -> None:
         """How far it has come."""
-        begun = self._running.get(job, (time.monotonic(), 0, 0, ""))[0]
-        self._running[job] = (begun, done, total, unit)
+        pace = self._running.setdefault(job, Pace())
+        pace.done, pace.total, pace.unit = done, total, unit
         if job in self._rows:
-            speed = done / max(time.monotonic() - begun, 1e-9)
-            self._bars.update(self._rows[job], completed=done, total=total, detail=f"{unit}s, {speed:.1f}/s")
+            self._bars.update(self._rows[job], completed=done, total=total, detail=f"{unit}s, {pace.speed():.1f}/s")
         self._refresh()
+
+    def compiling(self, job: Job, begins: bool) -> None:
+        """Begins, or ends: its speed counts from there, and from what it had done last."""
+        pace = self._running.setdefault(job, Pace())
+        pace.compiling, pace.since, pace.first = begins, time.monotonic(), pace.done
 
     def ended(self, job: Job, result: Result) -> None:
         """It finished or failed."""
-        self._running.pop(job, None)
+        pace = self._running.pop(job, None)
+        if pace is not None:
+            self._took.append(pace.seconds() or time.monotonic() - pace.begun)
         if job in self._rows:
             self._bars.remove_task(self._rows.pop(job))
         if isinstance(result, Failed):
@@ -89,11 +129,14 @@ class Display:
         self.say(f"the worker of {job.label} was lost (attempt {attempt}): trying again")
 
     def seconds_left(self) -> float | None:
-        """Time left at the speed so far, counting what running jobs have already done; None while that is next to nothing."""
-        partial = sum(done / total for _, done, total, _ in self._running.values() if total)
-        complete = self.done + self.failed + partial
-        elapsed = time.monotonic() - self._start
-        return elapsed * (self.total - complete) / complete if complete > ENOUGH * self.total else None
+        """Time left at the speed so far, without compiling, counting what running jobs have already done.
+
+        None while nothing is known of it.
+        """
+        running = self._running.values()
+        known = [*self._took, *(found for pace in running if (found := pace.seconds()) is not None)]
+        left = self.total - self.done - self.failed - sum(pace.share for pace in running)
+        return sum(known) / len(known) * left / max(len(running), 1) if known else None
 
     def _refresh(self) -> None:
         left = self.seconds_left()
@@ -105,9 +148,9 @@ class Display:
             parts = [f"{self.name}: {self.done + self.failed}/{self.total} done"]
             parts += [f"{self.failed} failed"] if self.failed else []
             parts += [remaining] if remaining else []
-            for job, (begun, done, total, unit) in list(self._running.items())[:1]:
-                speed = done / max(now - begun, 1e-9)
-                parts.append(f"now {job.label}" + (f", {unit} {done}/{total}, {speed:.1f}/s" if total else ""))
+            for job, pace in list(self._running.items())[:1]:
+                far = f", {pace.unit} {pace.done}/{pace.total}, {pace.speed():.1f}/s" if pace.total else ""
+                parts.append(f"now {job.label}{far}" + (", compiling" if pace.compiling else ""))
             self.say(", ".join(parts))
 
 

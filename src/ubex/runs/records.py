@@ -163,6 +163,14 @@ class Context(Protocol):
         """Says how far the cell has come."""
         ...
 
+    def compiling(self, begins: bool) -> None:
+        """Says that the cell begins to compile, or has done so: the time between says nothing about the rest."""
+        ...
+
+    def measure(self, seed: int, place: int, unit: str, values: Mapping[str, float]) -> None:
+        """Shows metrics of a seed at an episode or a step to the trackers, while the cell runs."""
+        ...
+
     def keep(self, seed: int, name: str, data: bytes) -> None:
         """Leaves a file of this seed in the run folder, in place of an earlier one of that name."""
         ...

@@ -130,6 +130,15 @@ class Recorder:
         self.interrupt.check()
         self.display.progressed(job, done, total, unit)
 
+    def compiling(self, job: Job, begins: bool) -> None:
+        """It begins to compile, or has done so."""
+        self.display.compiling(job, begins)
+
+    def measured(self, job: Job, seed: int, place: int, unit: str, values: Mapping[str, float]) -> None:
+        """Metrics, while it runs."""
+        for tracker in self.trackers:
+            tracker.point(job.cell, seed, place, unit, values)
+
     def lost(self, job: Job, attempt: int) -> None:
         """Its worker died; it is tried again."""
         self.display.lost(job, attempt)
