@@ -20,8 +20,8 @@ def my_ensemble(generator: np.random.Generator) -> ubex.MDP:
     state = generator.integers(3, size=60)
     action = generator.integers(ACTIONS, size=60)
     next_state = np.minimum(state + 1 + (generator.random(60) < 0.3 * action), 3)  # only forward: no state is met twice
-    p, r = np.full((MEMBERS, STATES, ACTIONS, STATES), 1e-9), np.zeros((MEMBERS, STATES, ACTIONS))
-    p[:, 3, :, 3] = 1.0
+    p, r = np.zeros((MEMBERS, STATES, ACTIONS, STATES)), np.zeros((MEMBERS, STATES, ACTIONS))
+    p[..., 3] = 1e-9  # a row without data leads to the end
     for member in range(MEMBERS):
         for i in generator.integers(60, size=60):
             p[member, state[i], action[i], next_state[i]] += 1.0

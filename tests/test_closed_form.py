@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from worlds import World, brute_force_values, worlds
+from worlds import World, brute_force_values, cyclic_variance, worlds
 
-from ubex import MDP, closed_form, value_variance
+from ubex import MDP, closed_form
 from ubex.closed_form import DirichletRows, SampledRows, Table
 
 
@@ -88,7 +88,7 @@ def test_cycles_cost_little(count: float, sparse: bool) -> None:
     assert bool(converged)
     assert np.median(np.abs(v - truth) / truth) < 0.04
     samples = MDP(np.concatenate(members)[:, :, None], r)
-    exact = value_variance(samples, np.zeros(25, int), 0.9, estimator="exact-ube", u_min=-np.inf)
+    exact = cyclic_variance(samples, np.zeros(25, int), 0.9, estimator="exact-ube", u_min=-np.inf)
     assert np.median(np.abs(exact.v - truth) / truth) > 0.5
     np.testing.assert_allclose(cov, np.asarray(cov).T, atol=1e-12)
     assert np.linalg.eigvalsh(np.asarray(cov)).min() > -1e-12

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 
@@ -9,12 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from worlds import random_ensemble, random_policy
+from worlds import cyclic_variance, random_ensemble, random_policy, slipping_grid
 
 import ubex
 from ubex import MDP, DirichletNormal, value_variance
 from ubex.calls import variance
 from ubex.envs import toy
+from ubex.tabular.truth import brute_force, sample_chains
 
 S, A, N = 4, 2, 3
 
@@ -75,7 +77,7 @@ def test_v_is_not_the_policy_average_of_q() -> None:
     p[..., 1] = 1.0
     r = np.zeros((4, 2, 2))
     r[:, 0] = [[1, 1], [1, -1], [-1, 1], [-1, -1]]
-    result = value_variance(MDP(p, r), np.full((2, 2), 0.5), 1.0)
+    result = value_variance(MDP(p, r), np.full((2, 2), 0.5), 1.0, estimator="exact-ube")
     np.testing.assert_allclose(result.q[0], [1.0, 1.0], atol=1e-12)
     assert result.v[0] == pytest.approx(0.5, abs=1e-12)
 
@@ -89,18 +91,57 @@ def test_variances_divide_by_n_unless_asked_otherwise(ensemble: MDP) -> None:
 def test_negative_variance_is_reported(ensemble: MDP) -> None:
     posterior = DirichletNormal(10, 3, terminal=True)
     policy = np.full((11, 3), 1.0 / 3.0)
-    assert value_variance(posterior, policy, 0.9, key=0, u_min=-np.inf).v.min() < -0.1
-    assert value_variance(posterior, policy, 0.9, key=0).v.min() >= 0.0
+    assert cyclic_variance(posterior, policy, 0.9, estimator="exact-ube", key=0, u_min=-np.inf).v.min() < -0.1
+    assert cyclic_variance(posterior, policy, 0.9, estimator="exact-ube", key=0).v.min() >= 0.0
+
+
+def test_by_default_a_grid_whose_moves_slip_has_nearly_the_variance_of_brute_force() -> None:
+    posterior, policy = slipping_grid(4)
+    samples = posterior.sample(0, 600)
+    true = brute_force(sample_chains(posterior, policy, 1, 4000), 0.97).variance[:-1]
+    for source, name, tolerance in ((posterior, "closed-form", 0.15), (samples, "ensemble-var", 0.2)):
+        found = value_variance(source, policy, 0.97)
+        assert found.estimator == name
+        np.testing.assert_allclose(found.v[:-1], true, rtol=tolerance)
+    with pytest.warns(ubex.UbexWarning, match=r"exact-ube .* u was below u_min at \d+% .* better: estimator='ensemble-var'"):
+        exact = value_variance(samples, policy, 0.97, estimator="exact-ube")
+    assert exact.v[:-1].max() < 0.5 * true.max()
+    with pytest.warns(ubex.UbexWarning, match="better: estimator='closed-form'"):
+        value_variance(posterior, policy, 0.97, estimator="pombu", key=0)
+
+
+def test_the_estimator_that_is_chosen_answers_the_question() -> None:
+    """With a horizon the closed form takes fresh rows at every step: it is asked for, never chosen."""
+    posterior, policy = DirichletNormal(S, A), POLICY
+    with pytest.raises(ubex.InputError, match="key="):
+        value_variance(posterior, policy, 0.9, horizon=5)
+    found = value_variance(posterior, policy, 0.9, key=0, horizon=5)
+    asked = value_variance(posterior, policy, 0.9, estimator="ensemble-var", key=0, num_models=100, horizon=5)
+    assert found.estimator == asked.estimator == "ensemble-var"
+    np.testing.assert_array_equal(found.v, asked.v)
+    own = ubex.Estimator("zero", direct=lambda members, ddof: 0.0 * members[0])
+    assert value_variance(posterior, policy, 0.9, estimator=own, key=0).estimator == "zero"
+
+
+def test_nobody_is_warned_without_cycles() -> None:
+    for name in ubex.ESTIMATORS:
+        assert value_variance(toy.posterior_samples(), np.ones((5, 1)), 1.0, estimator=name).estimator == name
+
+
+def test_a_closed_form_that_does_not_converge_says_so() -> None:
+    sticky = DirichletNormal(1, 1, terminal=True, concentration=[[[0.5, 0.001]]], reward_mean=1.0)
+    with pytest.warns(ubex.UbexWarning, match="closed-form did not converge, .* better: estimator='ensemble-var'"):
+        value_variance(sticky, [0, 0], 0.999)
 
 
 def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     ensemble = random_ensemble(seed=5, num_models=7, num_states=S, num_actions=A)
     for name in ubex.ESTIMATORS:
-        whole = value_variance(ensemble, POLICY, 0.9, estimator=name, u_min=-np.inf)
+        whole = cyclic_variance(ensemble, POLICY, 0.9, estimator=name, u_min=-np.inf)
         with monkeypatch.context() as patch:
             patch.setattr(variance, "CHUNK_BYTES", 300)
             assert len(variance.chunk_slices(7, np.asarray(ensemble.p).nbytes)) > 2
-            parts = value_variance(ensemble, POLICY, 0.9, estimator=name, u_min=-np.inf)
+            parts = cyclic_variance(ensemble, POLICY, 0.9, estimator=name, u_min=-np.inf)
         np.testing.assert_allclose(parts.q, whole.q, rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(parts.v, whole.v, rtol=1e-12, atol=1e-14)
 
@@ -113,17 +154,18 @@ def test_chunks_cover_every_member_once(count: int) -> None:
 
 def test_posterior_needs_a_key_and_the_key_decides() -> None:
     posterior = DirichletNormal(S, A)
+    sampled = functools.partial(value_variance, posterior, POLICY, 0.9, estimator="ensemble-var")
     with pytest.raises(ValueError, match="key="):
-        value_variance(posterior, POLICY, 0.9)
-    first = value_variance(posterior, POLICY, 0.9, key=0)
-    np.testing.assert_array_equal(first.q, value_variance(posterior, POLICY, 0.9, key=jax.random.key(0)).q)
-    np.testing.assert_array_equal(first.q, value_variance(posterior, POLICY, 0.9, key=jax.random.PRNGKey(0)).q)
-    assert not np.array_equal(first.q, value_variance(posterior, POLICY, 0.9, key=1).q)
+        sampled()
+    first = sampled(key=0)
+    np.testing.assert_array_equal(first.q, sampled(key=jax.random.key(0)).q)
+    np.testing.assert_array_equal(first.q, sampled(key=jax.random.PRNGKey(0)).q)
+    assert not np.array_equal(first.q, sampled(key=1).q)
 
 
 def test_posterior_mean_values_are_those_of_the_mean_mdp() -> None:
     posterior = DirichletNormal(S, A, reward_mean=np.arange(S * A).reshape(S, A))
-    result = value_variance(posterior, POLICY, 0.9, key=0)
+    result = value_variance(posterior, POLICY, 0.9, estimator="ensemble-var", key=0)
     p, r = (np.asarray(array) for array in posterior.mean())
     rows = np.einsum("sa,sat->st", POLICY, p)
     np.testing.assert_allclose(result.v_mean, np.linalg.solve(np.eye(S) - 0.9 * rows, (POLICY * r).sum(1)), rtol=1e-12)
@@ -218,7 +260,7 @@ def test_huge_shapes_are_refused_before_anything_is_allocated() -> None:
     with pytest.raises(ValueError, match="GiB and this machine has"):
         DirichletNormal(2**40, 2**20)
     with pytest.raises(ValueError, match="GiB and this machine has"):
-        value_variance(DirichletNormal(S, A), POLICY, 0.9, key=0, num_models=2**50)
+        value_variance(DirichletNormal(S, A), POLICY, 0.9, estimator="ensemble-var", key=0, num_models=2**50)
 
 
 @pytest.mark.parametrize("u_min", [float("nan"), float("inf")])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from fractions import Fraction
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
-from ubex import MDP
+from ubex import ESTIMATORS, MDP, DirichletNormal, UbexWarning, ValueVariance, value_variance
 
 
 class World(NamedTuple):
@@ -83,6 +86,33 @@ def random_ensemble(seed: int, num_models: int, num_states: int, num_actions: in
     generator = np.random.default_rng(seed)
     p = generator.dirichlet(np.ones(num_states), size=(num_models, num_states, num_actions))
     return MDP(p, generator.normal(size=p.shape[:-1]))
+
+
+def cyclic_variance(*source: Any, estimator: str, **settings: Any) -> ValueVariance:
+    """`value_variance` where states are visited again: an estimator that assumes otherwise has to say so, and no other may."""
+    says = functools.partial(pytest.warns, UbexWarning, match="no state is visited twice")
+    with says() if ESTIMATORS[estimator].acyclic else contextlib.nullcontext():
+        return value_variance(*source, estimator=estimator, **settings)
+
+
+def slipping_grid(side: int) -> tuple[DirichletNormal, np.ndarray]:
+    """Four moves that slip, to a goal in the corner that ends it, as a posterior with data; and a policy that goes there."""
+    states, moves = side * side, ((0, 1), (1, 0), (0, -1), (-1, 0))
+    alpha = np.zeros((states, 4, states + 1))
+    for state, (action, intended), (_, move) in product(range(states), enumerate(moves), enumerate(moves)):
+        place = [min(max(x + d, 0), side - 1) for x, d in zip(divmod(state, side), move, strict=True)]
+        after = states if place == [side - 1, side - 1] else place[0] * side + place[1]
+        alpha[state, action, after] += 48.0 if move == intended else 4.0
+    posterior = DirichletNormal(
+        *(states, 4),
+        terminal=True,
+        concentration=np.where(alpha > 0, alpha, 1.0),
+        support=alpha > 0,
+        reward_mean=-1.0,
+        reward_precision=1e12,
+    )
+    down = np.arange(states + 1) % side == side - 1
+    return posterior, down.astype(int)
 
 
 def random_policy(seed: int, num_states: int, num_actions: int) -> np.ndarray:

@@ -15,7 +15,7 @@ from ubex.learn.agent import Agent
 from ubex.learn.tabular import Training, train
 from ubex.runs.folder import load_curves, load_results
 from ubex.tabular.posterior import DirichletNormal, DirichletNormalGamma
-from ubex.types import MDP, InputError, NextValues, Posterior, Transitions
+from ubex.types import MDP, InputError, NextValues, Posterior, Transitions, UbexWarning
 
 __version__ = "0.1.0"
 
@@ -34,6 +34,7 @@ __all__ = [
     "TabularEnv",
     "Training",
     "Transitions",
+    "UbexWarning",
     "ValueCovariance",
     "ValueVariance",
     "__version__",

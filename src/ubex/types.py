@@ -30,6 +30,21 @@ class InputError(ValueError):
     """
 
 
+class UbexWarning(UserWarning):
+    """An answer that may be far off, such as that of an estimator whose assumptions do not hold; it names a better way.
+
+    Example:
+        >>> import warnings
+        >>> loop = ubex.MDP(p=[[[[0.9, 0.1]], [[0.0, 1.0]]], [[[0.5, 0.5]], [[0.0, 1.0]]]], r=[[1.0], [0.0]])
+        >>> with warnings.catch_warnings(action="error", category=UbexWarning):
+        ...     try:
+        ...         ubex.value_variance(loop, [0, 0], 0.9, estimator="pombu")
+        ...     except UbexWarning as warning:
+        ...         print(str(warning).split(",")[0])
+        pombu assumes that no state is visited twice
+    """
+
+
 class AgentEntry(NamedTuple):
     """A line of a table of agents, tabular or deep.
 

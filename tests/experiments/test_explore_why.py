@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from worlds import cyclic_variance
 
-from ubex import DirichletNormal, Transitions, value_variance
+from ubex import DirichletNormal, Transitions
 from ubex.envs.deep_sea import deep_sea
 from ubex.envs.n_room import seven_room
 from ubex.tabular.agents import AgentConfig
@@ -78,7 +79,7 @@ def test_pombu_closed_is_pombu_with_many_samples(tool: ModuleType) -> None:
     after, pay = np.asarray(seen.successors)[state, action, place], (np.asarray(seen.rewards)[state, action] / times)
     rows = [np.repeat(column, times) for column in (state, action, pay, after)]
     posterior = DirichletNormal(9, 2, terminal=True).observe(Transitions(*rows))
-    sampled = value_variance(posterior, policy, 0.99, estimator="pombu", key=0, num_models=4000)
+    sampled = cyclic_variance(posterior, policy, 0.99, estimator="pombu", key=0, num_models=4000)
     np.testing.assert_allclose(np.asarray(deviation)[:9] ** 2, sampled.q[:9], rtol=0.15, atol=1e-3)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import hypothesis
@@ -35,12 +36,19 @@ SEEN = {
 }
 TABLE = np.ones((S, A))
 
+
+def variance(*source: Any, **arguments: Any) -> ubex.ValueVariance:
+    """The arrays and posteriors here have cycles, and that is not the point."""
+    with warnings.catch_warnings(action="ignore", category=ubex.UbexWarning):
+        return ubex.value_variance(*source, **arguments)
+
+
 CALLS: Calls = {
     "variance of samples": (
-        lambda p, r, **rest: ubex.value_variance(MDP(p, r), **rest),
+        lambda p, r, **rest: variance(MDP(p, r), **rest),
         {"p": P, "r": R, "estimator": "exact-ube", "u_min": 0.0, **BASE},
     ),
-    "variance of a posterior": (ubex.value_variance, {"source": POSTERIOR, "estimator": "pombu", "u_min": 0.0, **SAMPLED}),
+    "variance of a posterior": (variance, {"source": POSTERIOR, "estimator": "pombu", "u_min": 0.0, **SAMPLED}),
     "closed form of samples": (
         lambda p, r, **rest: ubex.value_covariance(MDP(p, r), **rest),
         {"p": P, "r": R, "first_order": False, **BASE},
@@ -70,7 +78,7 @@ def test_odd_arguments_are_refused_in_one_line_or_have_an_answer(call: tuple[str
     found, line = refusal(lambda: CALLS[name][0](**arguments))
     if not line:
         for leaf in jax.tree.leaves(found):
-            assert np.isfinite(leaf).all(), (name, arguments)
+            assert isinstance(leaf, str) or np.isfinite(leaf).all(), (name, arguments)
 
 
 ONCE: list[tuple[str, dict[str, Any], str]] = [

@@ -44,6 +44,8 @@ class ValueVariance(NamedTuple):
     """Action values of the mean MDP."""
     local: Float[np.ndarray, "S A"]
     """The uncertainty rewards that were propagated (Q form); 0 for estimators that propagate nothing."""
+    estimator: str = ""
+    """The name of the estimator, be it asked for or chosen; the summary of one that has no name."""
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, " S"]]:
         """Where the value of each state lies with this probability, if it is normally distributed: the low and the high end.

@@ -129,18 +129,23 @@ def policy_difference(
     return PolicyDifference(np.asarray(mean), np.asarray(jnp.maximum(variance, 0.0)), bool(converged))
 
 
-def variance(problem: Problem, policy: ArrayLike, discount: float, horizon: int | None, first_order: bool) -> ValueVariance:
-    """The answer of `value_variance` by the closed form."""
+def variance(
+    problem: Problem, policy: ArrayLike, discount: float, horizon: int | None, first_order: bool
+) -> tuple[ValueVariance, bool]:
+    """The answer of `value_variance` by the closed form, and whether the fixed point was reached."""
     level = functools.partial(raised, offset=problem.offset, discount=discount, horizon=horizon)
     if horizon is not None:
         step = unrolled_form(problem, (policy, policy), discount, horizon, first_order)
         fields = (jnp.diag(step.now.covariance), step.variance, level(step.now.first), level(step.q), step.local)
+        converged = True
     else:
         side = solve(problem, policy, discount)
         local, v, q = _evaluate(problem.rows, side, discount, first_order)
         q_mean = jnp.asarray(problem.mean.r) + discount * problem.rows.mean.expect(side.v)
-        fields = (v, q, level(side.v), level(q_mean), local.actions)
-    return ValueVariance(*(np.asarray(field) for field in fields))
+        fields, converged = (v, q, level(side.v), level(q_mean), local.actions), bool(local.converged)
+    arrays = [np.asarray(field) for field in fields]
+    arrays[:2] = (np.maximum(array, 0.0) for array in arrays[:2])  # what is below is rounding
+    return ValueVariance._make([*arrays, ""]), converged
 
 
 def unrolled_form(

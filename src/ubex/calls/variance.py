@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,13 +15,19 @@ from ubex import checks
 from ubex.calls import covariance
 from ubex.calls.answers import ValueVariance
 from ubex.calls.source import Source, common_offset, policy_in, posterior_of, raised, resolve
-from ubex.estimators import Estimator, find
+from ubex.estimators import Estimator, find, name_of
 from ubex.precision import float64
 from ubex.tabular import bellman, uncertainty, unrolled
+from ubex.tabular.assumptions import visits_no_state_twice
 from ubex.tabular.bellman import Policy, Values
+from ubex.tabular.posterior import TabularPosterior
 from ubex.tabular.terminal import terminal_states
-from ubex.types import MDP, InputError, KeyLike
+from ubex.types import MDP, InputError, KeyLike, Posterior, UbexWarning
 
+FROM_MOMENTS, FROM_MEMBERS = "closed-form", "ensemble-var"
+"""What is chosen for a posterior whose moments are known, and for samples (docs/first-variance.md has the errors of both)."""
+ASKED_MODELS, CHOSEN_MODELS = 5, 100
+"""Samples of a posterior for an estimator that was asked for, as in the paper, and for one that was chosen."""
 CHUNK_BYTES = 40 * 10**6
 MAX_CHUNKS = 16
 """Large ensembles are handled in at most this many chunks of at least `CHUNK_BYTES`, so that temporary arrays stay small.
@@ -45,9 +54,9 @@ def value_variance(
     policy: ArrayLike,
     discount: float,
     *,
-    estimator: str | Estimator = "exact-ube",
+    estimator: str | Estimator | None = None,
     key: KeyLike | None = None,
-    num_models: int = 5,
+    num_models: int | None = None,
     u_min: float = 0.0,
     ddof: int = 0,
     horizon: int | None = None,
@@ -60,9 +69,11 @@ def value_variance(
         policy: probabilities (S, A), or one action for each state (S,) as integers. It may leave out the terminal state of a
             posterior that has one.
         discount: in [0, 1]. 1 needs every state to reach an absorbing state with reward 0.
-        estimator: a name of `ESTIMATORS`, or an `Estimator` of your own, also by its place: "module:name".
-        key: for a posterior, the JAX key or integer seed of its samples.
-        num_models: for a posterior, the number of samples.
+        estimator: a name of `ESTIMATORS`, or an `Estimator` of your own, also by its place: "module:name". By default one is
+            chosen that holds with cycles, and the answer names it: "closed-form" for a `DirichletNormal` or another of our
+            posteriors, and for the belief of an agent; "ensemble-var" for samples, for other posteriors and with a `horizon`.
+        key: for a posterior that is sampled, the JAX key or integer seed of its samples.
+        num_models: for a posterior that is sampled, the number of samples: 5, or 100 where the estimator was chosen.
         u_min: smallest local uncertainty that is propagated; `-inf` switches the clip off, and variances may then be
             negative where the paper's assumptions do not hold.
         ddof: variances over members divide by N - ddof.
@@ -77,21 +88,32 @@ def value_variance(
     Raises:
         ValueError: on bad input, with one line that names the problem and the place.
 
+    Warns:
+        UbexWarning: where the estimator that you ask for assumes that no state is visited twice, and one can be; and where the
+            closed form does not converge.
+
     Example:
         >>> p = np.array([[[[0.3, 0.7]], [[0, 1]]], [[[0.5, 0.5]], [[0, 1]]]], dtype=float)
         >>> float(value_variance(MDP(p=p, r=[[1.0], [0.0]]), [0, 0], 0.9).v[1])
         0.0
     """
-    chosen = find(estimator)
+    posterior = posterior_of(source)
+    default = default_for(posterior, horizon)
+    chosen = find(default if estimator is None else estimator)
+    name = estimator if isinstance(estimator, str) else name_of(chosen)
+    if num_models is None:
+        num_models = CHOSEN_MODELS if estimator is None else ASKED_MODELS
     discount = checks.discount_factor(discount)
     u_min = checks.real("u_min", u_min)
     if u_min == np.inf:
         raise InputError("u_min must be finite or -inf, but it is inf")
     steps = None if horizon is None else checks.steps("horizon", horizon)
-    posterior = posterior_of(source)
     if chosen.closed is not None:
         problem = covariance.moments(posterior, key, num_models, ddof)
-        return covariance.variance(problem, policy, discount, steps, chosen.closed == "first-order")
+        answer, converged = covariance.variance(problem, policy, discount, steps, chosen.closed == "first-order")
+        if not converged:
+            warn(f"{name} did not converge, so its variances are of first order, too small; better: estimator={FROM_MEMBERS!r}")
+        return answer._replace(estimator=name)
     p, r = resolve(posterior, key, num_models, ddof, at_least=chosen.min_models, what=f"estimator {chosen.summary!r}")
     choice = policy_in(posterior, policy, *p.shape[1:3])
     terminal = jnp.asarray(terminal_states(p, r, choice)) if discount == 1.0 and steps is None else None
@@ -110,7 +132,21 @@ def value_variance(
             chosen, on_device(p, r, slice(None)), average, actions, discount, steps, u_min=float(u_min), ddof=ddof
         )
     means = (raised(mean, offset, discount, steps) for mean in (result.mean.v, result.mean.q))
-    return ValueVariance(*(np.asarray(field) for field in (result.v, result.q, *means, result.local_q)))
+    v, q, v_mean, q_mean, local = (np.asarray(field) for field in (result.v, result.q, *means, result.local_q))
+    if chosen.acyclic and not visits_no_state_twice(p):
+        share = f", and u was below u_min at {float(result.clipped):.0%} of states and actions" if result.clipped else ""
+        warn(f"{name} assumes that no state is visited twice, but one can be{share}; better: estimator={default!r}")
+    return ValueVariance(v, q, v_mean, q_mean, local, name)
+
+
+def default_for(source: MDP | Posterior, horizon: int | None) -> str:
+    """The estimator that is chosen. Over a number of steps the closed form answers another question: docs/closed-form.md."""
+    return FROM_MOMENTS if isinstance(source, TabularPosterior) and horizon is None else FROM_MEMBERS
+
+
+def warn(message: str) -> None:
+    """At the line that called `value_variance`."""
+    warnings.warn(message, UbexWarning, stacklevel=4)
 
 
 def over_chunks(
@@ -147,9 +183,11 @@ def over_chunks(
             estimator, jax.tree.map(lambda *parts: jnp.concatenate(parts), *members), mean_values, ddof
         )
         return found
-    local = _local_rewards(estimator, bellman.merge(parts), jnp.asarray(r), policy, discount, u_min=u_min, ddof=ddof)
+    moments = bellman.merge(parts)
+    rewards = functools.partial(_local_rewards, estimator, moments, jnp.asarray(r), policy, discount, ddof=ddof)
+    local = rewards(u_min=u_min)
     found = _propagate(*local, average, mean_values, policy, discount, terminal)
-    return found
+    return found._replace(clipped=jnp.mean(rewards(u_min=-jnp.inf)[1] < local[1]))
 
 
 def on_device(p: Float[np.ndarray, "N S A S"], r: Float[np.ndarray, "N S A"], part: slice) -> MDP:

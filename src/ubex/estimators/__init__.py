@@ -31,7 +31,7 @@ ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
     }
 )
 
-__all__ = ["ESTIMATORS", "Estimator", "find", "method"]
+__all__ = ["ESTIMATORS", "Estimator", "find", "method", "name_of"]
 
 
 def method(name: str, choices: Iterable[str] = ESTIMATORS) -> str:
@@ -40,6 +40,11 @@ def method(name: str, choices: Iterable[str] = ESTIMATORS) -> str:
         return checks.one_of("method", name, choices)
     find(name)
     return name
+
+
+def name_of(estimator: Estimator) -> str:
+    """Its name in the table; the summary of one that is not there."""
+    return next((name for name, entry in ESTIMATORS.items() if entry is estimator), estimator.summary)
 
 
 def find(estimator: str | Estimator) -> Estimator:
@@ -61,6 +66,6 @@ def find(estimator: str | Estimator) -> Estimator:
     if estimator.closed is not None:
         checks.one_of("closed of an Estimator", estimator.closed, ("full", "first-order"))
     checks.whole("min_models of an Estimator", estimator.min_models, 1)
-    for name, value in (("needs_chi_square", estimator.needs_chi_square), ("own_values", estimator.own_values)):
-        checks.flag(f"{name} of an Estimator", value)
+    for name in ("needs_chi_square", "own_values", "acyclic"):
+        checks.flag(f"{name} of an Estimator", getattr(estimator, name))
     return estimator

@@ -43,5 +43,7 @@ class Estimator(NamedTuple):
     """Whether it looks at the members' own values. Where it does not, they are never solved for (and are NaN)."""
     claim: Literal["exact", "upper bound"] | None = None
     """How it relates to the true variance where the paper's assumptions hold; `tests/test_theory.py` checks that."""
+    acyclic: bool = False
+    """Whether it assumes that no state is visited twice; `value_variance` warns where one can be."""
     look: int | None = None
     """The number of its colour and marker in reports (`report/charts.py`); without one it takes what is free."""

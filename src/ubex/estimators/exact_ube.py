@@ -4,5 +4,9 @@ from ubex import ube
 from ubex.estimators.base import Estimator
 
 exact_ube = Estimator(
-    summary="the exact uncertainty Bellman equation, u = w - gap (the paper's)", local=ube.exact_3, claim="exact", look=0
+    summary="the exact uncertainty Bellman equation, u = w - gap (the paper's)",
+    local=ube.exact_3,
+    claim="exact",
+    acyclic=True,
+    look=0,
 )

@@ -18,5 +18,6 @@ exact_ube_1 = Estimator(
     local=local,
     centred=True,
     claim="exact",
+    acyclic=True,
     look=7,
 )

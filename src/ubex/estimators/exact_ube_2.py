@@ -8,5 +8,6 @@ exact_ube_2 = Estimator(
     local=ube.exact_2,
     centred=True,
     claim="exact",
+    acyclic=True,
     look=8,
 )

@@ -26,5 +26,6 @@ odonoghue = Estimator(
     local=local,
     needs_chi_square=True,
     claim="upper bound",
+    acyclic=True,
     look=9,
 )

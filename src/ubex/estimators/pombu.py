@@ -8,5 +8,6 @@ pombu = Estimator(
     local=ube.epistemic,
     own_values=False,
     claim="upper bound",
+    acyclic=True,
     look=1,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import time
+import warnings
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from ubex.experiments.calibration_cases import Case
 from ubex.keys import named
 from ubex.tabular import truth
 from ubex.tabular.posterior import DirichletNormal
-from ubex.types import MDP, Key, KeyLike, Posterior
+from ubex.types import MDP, Key, KeyLike, Posterior, UbexWarning
 
 NO_SAMPLES = 0
 """`num_models` of estimators that need none."""
@@ -130,8 +131,9 @@ def reference(problem: Problem, discount: float) -> Reference:
 
 
 def estimate(case: Case, source: Posterior, method: str, discount: float) -> ValueVariance:
-    """One estimate, unclipped: a clip would hide where the equation goes wrong."""
-    return value_variance(source, case.policy, discount, estimator=method, key=0, u_min=-np.inf)
+    """One estimate, unclipped: a clip would hide where the equation goes wrong, and how far it does is what is asked here."""
+    with warnings.catch_warnings(action="ignore", category=UbexWarning):
+        return value_variance(source, case.policy, discount, estimator=method, key=0, u_min=-np.inf)
 
 
 @functools.lru_cache(maxsize=512)

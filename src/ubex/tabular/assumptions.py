@@ -13,6 +13,9 @@ from scipy.sparse.csgraph import connected_components
 
 from ubex.tabular.bellman import Policy, Scalar, policy_rows
 
+BLOCK_ENTRIES = 10**6
+"""Transition probabilities that are looked at together."""
+
 
 def visits_no_state_twice(p: Float[np.ndarray, "N S A S"]) -> bool:
     """Whether no state can be visited again in any member (Assumption acyclic); absorbing states do not count as cycles.
@@ -22,7 +25,13 @@ def visits_no_state_twice(p: Float[np.ndarray, "N S A S"]) -> bool:
         >>> visits_no_state_twice(toy.posterior_samples().p)
         True
     """
-    edges: Bool[np.ndarray, "S S"] = np.any(p > 0, axis=(0, 2))
+    num_states = p.shape[1]
+    edges, others = np.zeros((num_states, num_states), dtype=bool), ~np.eye(num_states, dtype=bool)
+    size = max(1, BLOCK_ENTRIES // p[0].size)
+    for start in range(0, p.shape[0], size):
+        edges |= np.any(p[start : start + size] > 0, axis=0).any(axis=1)
+        if np.any(edges & edges.T & others):  # there and back: no need to look further
+            return False
     absorbing = np.diag(edges) & (edges.sum(axis=1) == 1)
     loops: Bool[np.ndarray, " S"] = np.diag(edges) & ~absorbing
     number, _ = connected_components(csr_array(edges.astype(np.int8)), directed=True, connection="strong")

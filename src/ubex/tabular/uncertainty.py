@@ -27,6 +27,8 @@ class Uncertainty(NamedTuple):
     mean: Values
     local_v: Float[Array, " S"]
     local_q: Float[Array, "S A"]
+    clipped: Float[Array, ""] | None = None
+    """The share of states and actions whose u was below `u_min`, where that was counted."""
 
 
 def direct(estimator: Estimator, members: Values, mean_values: Values, ddof: int = 0) -> Uncertainty:
