@@ -43,7 +43,7 @@ COLORS = (
     ("#8790a0", "#74828c"),
     ("#00a3b4", "#6fe9f7"),
 )
-"""For light and for dark ground. The first are Okabe and Ito's, and any two are at least 15 apart (CIEDE2000)."""
+"""For light and for dark ground. The first are Okabe and Ito's; any two are at least 25 apart in CIE Lab."""
 HATCHES = ("", "//", ".", "xx", "--", "\\\\", "++", "////", "||", "x-", "|/", "+.", "-.", "|.", "/.")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "h", "p", "H", "d", "8")
 DASHES: tuple[tuple[float, ...], ...] = ((), (6, 2), (6, 2, 1, 2), (1, 1.5), (9, 3), (3, 2), (9, 2, 2, 2, 2, 2))

@@ -150,7 +150,7 @@ def one_bar(axes: Axes, at: float, width: float, look: Look, point: Point, conte
         text,
         (at, max(top, 0.0)) if not log else (at, top if drawn else 0.0),
         xycoords="data" if drawn or not log else ("data", "axes fraction"),
-        xytext=(0, 2),
+        xytext=(0, 2 if content.spec.kind == "bars" else 5),
         textcoords="offset points",
         ha="center",
         va="bottom",

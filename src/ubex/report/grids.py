@@ -82,7 +82,8 @@ def intervals(table: pd.DataFrame) -> dict[str, Grid]:
         part = table[table["metric"].astype(str) == metric]
         names = [column for column in table.columns if column not in (*metrics.STATISTICS, "metric", "experiment")]
         varied, fixed = split(part, names)
-        found[metric] = estimates(people(metric), part, varied, fixed)
+        title = people(metric)
+        found[metric] = estimates(title[:1].upper() + title[1:], part, varied, fixed)
     return found
 
 

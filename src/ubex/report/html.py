@@ -99,8 +99,8 @@ def build(*folders: Path, out: Path | None = None, document: bool = False) -> Pa
     named = zip(runs, several.titles(runs), several.differences(runs), strict=True)
     sections = [{"name": title, "differs": differs, **section(run, page)} for run, title, differs in named]
     target, before = page.folder / "index.html", written(page.folder)
-    title = folders[0].resolve().name if len(folders) == 1 else " and ".join(several.folders_of(runs)[:3])
-    store.write_atomically(target, render(title, sections, merged, broken, page))
+    names = [folder.resolve().name for folder in folders]
+    store.write_atomically(target, render(", ".join(dict.fromkeys(names)), sections, merged, broken, page))
     for stale in before - written(page.folder):
         with store.storage(f"remove {page.folder / stale}"):
             (page.folder / stale).unlink(missing_ok=True)

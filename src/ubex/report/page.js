@@ -158,7 +158,7 @@
             svg("line", { x1: x, x2: x, y1: bottom, y2: high, class: "whisker" }, root);
             top = Math.min(top, high);
           }
-          if (chart.kind === "dots") marker(series.look, x, end, 4.2, root);
+          if (chart.kind === "dots") { marker(series.look, x, end, 4.2, root); top = Math.min(top, end - 5); }
         }
         const text = number(mean), at = Math.min(top, base) - 4;
         if (level) svg("text", { x, y: at, "text-anchor": "middle", class: "value" }, root, text);
