@@ -261,8 +261,12 @@ class Evaluate:
 class Report:
     """Make figures, tables and one self-contained HTML page from what is on disk."""
 
-    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
-    """A run folder, or one that holds run folders."""
+    folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER ...")]
+    """Run folders, or folders that hold run folders. Several share one page, and curves with the same axes one chart."""
+    out: Path | None = None
+    """The folder of the page. By default it is `report` in the folder, or in the one that holds all of them."""
+    latex: bool = False
+    """Also write every figure as PDF and every table as LaTeX (booktabs)."""
     markdown: Path | None = None
     """Also put the comparison with the published values into this Markdown file, between its two marks."""
 
@@ -270,9 +274,12 @@ class Report:
         """Makes them."""
         from ubex.report import html, markdown
 
-        print(html.build(self.folder))
+        if not self.folders:
+            raise InputError("report needs at least one run folder, as in `ubex report runs/toy`")
+        print(html.build(*self.folders, out=self.out, document=self.latex))
         if self.markdown is not None:
-            print(markdown.write(self.folder, self.markdown))
+            first, *others = self.folders
+            print(markdown.write(first, self.markdown, *others))
         return 0
 
 

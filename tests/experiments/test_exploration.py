@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,25 @@ def test_alone_batched_and_resumed_are_the_same(tmp_path: Path) -> None:
         assert resumed == {seed: alone[seed] for seed in seeds}
     assert 5 < alone[0].scalars["total_regret"] < 60
     assert alone[0].curves["regret"].index == [50, 100]
+
+
+@pytest.mark.parametrize("kind", [DeepSea, SevenRoom])
+def test_every_setting_that_varies_is_a_column_of_the_tables(kind: type[DeepSea] | type[SevenRoom]) -> None:
+    planners = ("policy-iteration", "start")
+    experiment = kind(methods=("closed-form",), gains=(1.0, 2.0), prior_masses=(4.0, 8.0), planners=planners)
+    names = ("total_regret", "total_regret_true_optimum", "learning_time")
+    head = {"experiment": kind.name, "environment": kind.environment, "method": "closed-form", "seed": 0}
+    rows = [{**head, "metric": name, "value": 1.0, **cell.settings} for cell in experiment.cells() for name in names]
+    best, *tables = experiment.tables(pd.DataFrame(rows))
+    assert len(best.rows) == len(experiment.cells()) / 2
+    for table in (best, *tables):
+        assert {"prior_mass", "planner"} <= set(table.columns)
+        places = [place for place, column in enumerate(table.columns) if column in ("prior_mass", "planner")]
+        assert {tuple(row[place] for place in places) for row in table.rows} == set(product(("4", "8"), planners))
+        assert len({tuple(row) for row in table.rows}) == len(table.rows)
+    plain = kind(methods=("closed-form",), prior_masses=(4.0,))
+    (row, *_) = [{**head, "metric": name, "value": 1.0, **plain.cells()[0].settings} for name in names]
+    assert "prior_mass" not in plain.tables(pd.DataFrame([row, {**row, "metric": names[1]}]))[0].columns
 
 
 def test_cells_of_the_ablations() -> None:

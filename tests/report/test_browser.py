@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pandas as pd
 import pytest
 import synthetic
 from watching import Watch
 
 from ubex.report import html
+from ubex.runs.records import FigureSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -137,16 +139,71 @@ def test_the_keyboard_reads_the_values(open_page: Any) -> None:
     assert not tip.is_visible()
 
 
-@pytest.mark.parametrize("width", [360, 768])
+@pytest.mark.parametrize("width", [360, 390, 768])
 def test_narrow_pages_do_not_scroll_sideways(open_page: Any, width: int) -> None:
     page = open_page(viewport={"width": width, "height": 740})
     for details in page.locator("summary").all():
         details.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     wide = page.locator(".scroll").evaluate_all("all => all.filter((box) => box.scrollWidth > box.clientWidth).length")
-    assert width > 360 or wide > 0  # wide tables scroll in their own box
+    assert width > 390 or wide > 0  # wide tables scroll in their own box
+    out = """all => all.filter((one) => !one.parentElement.closest(".scroll, .sideways, pre") && one.checkVisibility()
+        && one.getBoundingClientRect().right > innerWidth).map((one) => one.outerHTML.slice(0, 80))"""
+    assert page.locator("body *").evaluate_all(out) == []
     outside = "all => all.filter((svg) => svg.getBoundingClientRect().right > innerWidth).length"
     assert page.locator(".chart svg").evaluate_all(outside) == 0
+
+
+def test_a_table_that_goes_on_to_the_side_says_so(open_page: Any) -> None:
+    page = open_page(viewport={"width": 390, "height": 740})
+    for details in page.locator("summary").all():
+        details.click()
+    page.wait_for_timeout(100)
+    told = """all => all.map((box) => [box.scrollWidth > box.clientWidth, box.previousElementSibling.checkVisibility()])"""
+    found = page.locator(".scroll").evaluate_all(told)
+    assert [wide for wide, _ in found] == [hint for _, hint in found]
+    assert any(wide for wide, _ in found)
+    page.set_viewport_size({"width": 1300, "height": 740})
+    page.wait_for_function("!document.querySelector('.hint').checkVisibility()")
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of a run with five digits on both axes of a line, bars far above the cap, and lines of one place."""
+    many = FigureSpec("many", "Many", "lines", "total_regret", "episodes", "regret", x="episodes", facet="noise")
+    bars = FigureSpec("bars", "Bars", "bars", "total_regret", "", "regret", x="noise", cap=20_000.0)
+    one = FigureSpec("one", "One", "lines", "total_regret", "gain", "regret", x="gain")
+    run = synthetic.write_run(tmp_path_factory.mktemp("runs") / "odd", seeds=2, figures=[many, bars, one], failed=False)
+    rows = pd.read_csv(run / "results.csv")
+    rows["episodes"], rows["value"] = rows["size"] * 250, rows["value"] * 100
+    rows.to_csv(run / "results.csv", index=False)
+    return html.build(run).as_uri()
+
+
+@pytest.mark.parametrize("width", [390, 1100])
+def test_no_number_of_a_chart_is_cut_off(open_page: Any, odd: str, width: int) -> None:
+    page = open_page(odd, viewport={"width": width, "height": 740})
+    assert "10,000" in page.locator("figure").nth(0).locator("text").all_text_contents()
+    cut = """all => all.filter((text) => {
+        const own = text.getBoundingClientRect(), whole = text.ownerSVGElement.getBoundingClientRect();
+        return own.left < whole.left || own.right > whole.right || own.top < whole.top || own.bottom > whole.bottom;
+    }).map((text) => text.textContent)"""
+    assert page.locator(".chart text").evaluate_all(cut) == []
+
+
+def test_bars_that_go_on_have_a_break_and_lines_of_one_place_are_dots_from_zero(open_page: Any, odd: str) -> None:
+    page = open_page(odd)
+    _, bars, dots = (page.locator("figure").nth(place) for place in range(3))
+    tall = [text for text in bars.locator("text.value").all_text_contents() if float(text.replace(",", "")) > 20_000]
+    assert 0 < len(tall) < bars.locator("rect.bar").count()
+    assert bars.locator("path.break").count() == len(tall)
+    assert dots.locator(".panels path.marker").count() == len(synthetic.METHODS)
+    assert dots.locator("path.line").count() == 0
+    assert "0" in dots.locator("text").all_text_contents()
+    left = dots.locator(".panels path.marker").evaluate_all("all => all.map((dot) => dot.getBoundingClientRect().left)")
+    assert len({round(place) for place in left}) == len(left)
+    page.get_by_label("pombu", exact=True).uncheck()
+    assert dots.locator(".panels path.marker").count() == len(synthetic.METHODS) - 1
 
 
 def test_charts_follow_the_width(open_page: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,11 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
+from ubex.deep.methods import DEEP_METHODS
+from ubex.estimators import ESTIMATORS
 from ubex.report import charts, figures
 from ubex.runs.records import FigureSpec
+from ubex.tabular.agents import AGENTS
 from ubex.types import InputError
 
 
@@ -53,6 +57,38 @@ def test_bars_are_means_that_end_at_the_cap_while_their_numbers_do_not() -> None
     np.testing.assert_allclose(whiskers, [[1.0, 3.0], [4.0, 8.0], [5.0, 10.0]])  # equal seeds have none; the cap holds here too
     assert figure.legends[0].get_title().get_text().startswith("Whiskers are one standard error")
     assert "Bars end at 10" in figure.legends[0].get_title().get_text()
+
+
+def test_a_bar_that_would_leave_the_axis_has_a_break() -> None:
+    axes = figures.draw(spec("bars", cap=10.0), table(TWO), None).axes[0]
+    marked = {float(line.get_xdata()[0]) for line in axes.lines if line.get_gid() == figures.BREAK}
+    ended = [bar.get_x() + bar.get_width() / 2 for bar in bars_of(axes) if bar.get_height() == 10.0]
+    assert sorted(marked) == pytest.approx(ended)
+    assert len(ended) == 1
+    whole = figures.draw(spec("bars"), table(TWO), None).axes[0]
+    assert not [line for line in whole.lines if line.get_gid() == figures.BREAK]
+
+
+@pytest.mark.parametrize("kind", ["lines", "curves"])
+def test_lines_of_one_place_are_dots_next_to_each_other_from_zero(kind: str) -> None:
+    rows = table({("pombu", 10): [101.0, 103.0], ("psrl", 10): [104.0, 106.0]})
+    content = charts.chart(spec(kind), rows, rows)
+    assert content.spec.kind == charts.DOTS
+    assert content.groups == ["10"]
+    assert content.notes == ["Whiskers are one standard error of the mean over seeds."]
+    axes = figures.draw_chart(content).axes[0]
+    dots = [line for line in axes.lines if line.get_marker() not in ("None", "")]
+    assert [float(line.get_ydata()[0]) for line in dots] == [102.0, 105.0]
+    assert dots[0].get_xdata()[0] < dots[1].get_xdata()[0]
+    assert axes.get_ylim()[0] == 0.0
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["10"]
+    assert charts.chart(spec(kind), table(TWO), table(TWO)).spec.kind == kind
+
+
+def test_groups_of_bars_are_in_the_order_of_their_numbers() -> None:
+    rows = table({("pombu", 20): [1.0], ("psrl", 10): [2.0], ("psrl", 20): [2.0]})
+    assert charts.chart(spec("bars"), rows).groups == ["10", "20"]
+    assert charts.by_size(["b", "20", "a", "3"]) == ["3", "20", "b", "a"]
 
 
 def test_bars_of_one_group_stand_side_by_side_around_its_label() -> None:
@@ -165,6 +201,27 @@ def test_looks_differ_without_colour() -> None:
     few = charts.method_looks(["exact-ube", "mine"])
     assert few["exact-ube"] == looks["exact-ube"]
     assert few["mine"].color != few["exact-ube"].color
+
+
+def lab(color: str) -> np.ndarray:
+    """A colour in CIE Lab, under the light D65: there, distances are about as large as they look."""
+    channels = np.array([int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)])
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    matrix = [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+    share = np.array(matrix) @ linear / [0.95047, 1.0, 1.08883]
+    x, y, z = np.where(share > 216 / 24389, np.cbrt(share), (24389 / 27 * share + 16) / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def test_every_two_methods_have_colours_that_are_far_apart() -> None:
+    """25 in CIE Lab is ten times what can just be seen; exact-ube and closed-form were 18 apart, both blue."""
+    np.testing.assert_allclose(lab("#ff0000"), [53.24, 80.09, 67.20], atol=0.05)
+    looks = charts.method_looks([*AGENTS, *DEEP_METHODS, *ESTIMATORS, "brute-force"])
+    assert len(looks) >= 15
+    for (first, one), (second, other) in itertools.combinations(looks.items(), 2):
+        assert np.linalg.norm(lab(one.color) - lab(other.color)) >= 25.0, (first, second)
+        assert np.linalg.norm(lab(one.dark) - lab(other.dark)) >= 25.0, (first, second)
+        assert one.marker != other.marker, (first, second)
 
 
 def test_series_other_than_methods_are_sorted_numbers() -> None:

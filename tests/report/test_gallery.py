@@ -57,6 +57,13 @@ def test_without_pictures_there_is_no_section(run: Path) -> None:
     assert "Pictures" not in page_of(run).said("h2")
 
 
+def test_a_trained_agent_is_no_picture_and_no_problem(run: Path) -> None:
+    synthetic.keep(run, 0, 0, "agent.ubex", b"an agent")
+    said = " ".join(text for _, text in page_of(run).texts)
+    assert "agent.ubex" not in said
+    assert "skipped" not in said
+
+
 def test_pictures_are_embedded_in_order_with_captions(run: Path) -> None:
     synthetic.add_pictures(run)
     page = page_of(run)

@@ -16,9 +16,11 @@ import pandas as pd
 import pytest
 import synthetic
 
+from ubex.experiments.deep_sea import DeepSea
+from ubex.experiments.seven_room import SevenRoom
 from ubex.report import grids, html
-from ubex.runs import folder
-from ubex.runs.records import FigureSpec
+from ubex.runs import folder, metrics
+from ubex.runs.records import FigureSpec, Table
 from ubex.types import InputError
 
 
@@ -179,7 +181,7 @@ def test_headings_never_skip_a_level_and_tables_have_headers(page: Reader) -> No
 def test_tables_have_intervals(run: Path) -> None:
     results = folder.read(run).results
     part = results[results["metric"] == "total_regret"]
-    grid = grids.intervals(part)["total_regret"]
+    grid = grids.intervals(metrics.summarize(part))["total_regret"]
     assert list(grid.columns) == ["method", "size", "noise", "mean \u00b1 standard error", "IQM [95% interval]", "seeds"]
     chosen = part[(part["method"] == "exact-ube") & (part["size"] == 10) & (part["noise"] == 0.1)]["value"]
     assert grid.rows[0][:4] == ["exact-ube", "10", "0.1", f"{chosen.mean():.3g} \u00b1 {chosen.sem():.3g}"]
@@ -187,7 +189,70 @@ def test_tables_have_intervals(run: Path) -> None:
     assert chosen.min() - 0.1 <= low < chosen.mean() < high <= chosen.max() + 0.1
     assert grid.rows[0][5] == "5"
     assert grid.rows[-1][5] == "2"  # the cell of which three seeds failed
-    assert grid.note == "With environment deep-sea, num_models 5, gain 1, episodes 1000."
+    assert grid.note == "With environment deep-sea, models N 5, gain 1, episodes 1000."
+
+
+def rows_of(experiment: DeepSea | SevenRoom, *names: str) -> pd.DataFrame:
+    """Made-up results of every cell of an experiment."""
+    head = {"experiment": experiment.name, "environment": experiment.environment}
+    cells = [(number, cell) for number, cell in enumerate(experiment.cells())]
+    return pd.DataFrame(
+        [
+            {
+                **head,
+                "method": cell.method,
+                "seed": seed,
+                "metric": name,
+                "value": 7.0 * number + seed + len(name),
+                **cell.settings,
+            }
+            for number, cell in cells
+            for seed in range(2)
+            for name in names
+        ]
+    )
+
+
+def test_tables_that_repeat_those_with_intervals_are_left_out() -> None:
+    deep_sea, rooms = DeepSea(prior_masses=(4.0, 8.0)), SevenRoom(methods=("psrl", "pombu"))
+    of_rooms = rows_of(rooms, "total_regret", "total_regret_true_optimum")
+    for experiment, results in ((deep_sea, rows_of(deep_sea, "total_regret", "learning_time")), (rooms, of_rooms)):
+        tables, summary = experiment.tables(results), metrics.summarize(results)
+        assert len(tables) == (2 if experiment is deep_sea else 1)
+        assert all(grids.repeated(table, summary) for table in tables)
+        table = tables[0]
+        other = Table(table.title, [*table.columns, "more"], [[*row, f"x{i}"] for i, row in enumerate(table.rows)])
+        wrong = dataclasses.replace(table, rows=[[*row[:-1], "1.23"] for row in table.rows])
+        for kept in (other, wrong, dataclasses.replace(table, rows=table.rows[1:]), dataclasses.replace(table, note="Why.")):
+            assert not grids.repeated(kept, summary)
+
+
+def test_the_page_has_each_number_in_one_table(tmp_path: Path) -> None:
+    run = synthetic.write_run(tmp_path / "run", "plain", seeds=2, figures=[], failed=False)
+    summary = metrics.summarize(folder.read(run).results)
+    regret = summary[summary["metric"] == "total_regret"]
+    rows = [[row["method"], f"{row['mean']:.2f} ({row['standard_error']:.2f})"] for _, row in regret.iterrows()]
+    own = {"columns": ["method", "mean, standard error"], "rows": rows, "note": ""}
+    (run / "tables.json").write_text(json.dumps([{"title": "Again", **own}, {"title": "Mine", **own, "note": "Why."}]))
+    captions = Reader(html.build(run).read_text(encoding="utf-8")).said("caption")
+    assert captions[:4] == ["Mine", "Total regret", "Learning time", "Final return"]
+
+
+def test_figures_of_an_earlier_report_go_and_other_files_stay(tmp_path: Path) -> None:
+    run = synthetic.write_run(tmp_path / "run", "plain", seeds=1, figures=synthetic.FIGURES[:2], failed=False)
+    place = html.build(run).parent / "figures"
+    assert {path.name for path in place.iterdir()} == {
+        f"{name}.{kind}" for name in ("regret", "scaling") for kind in ("png", "svg")
+    }
+    (place / "mine.png").write_bytes(b"mine")
+    (run / "precious.png").write_bytes(b"precious")
+    spec = json.loads((run / "spec.json").read_text())
+    (run / "spec.json").write_text(json.dumps({**spec, "figures": spec["figures"][:1]}))
+    page = place.parent / "index.html"
+    page.write_text(page.read_text().replace('"files":[', '"files":["../precious.png","figures/../../precious.png",'))
+    html.build(run)
+    assert {path.name for path in place.iterdir()} == {"regret.png", "regret.svg", "mine.png"}
+    assert (run / "precious.png").read_bytes() == b"precious"
 
 
 def test_comparison_has_words_and_symbols(run: Path) -> None:
@@ -196,7 +261,7 @@ def test_comparison_has_words_and_symbols(run: Path) -> None:
     assert grid is not None
     verdicts = {row[-1] for row in grid.rows}
     assert {"\u2713 match", "\u2260 differs"} <= verdicts
-    row = next(row for row in grid.rows if row[:4] == ["exact-ube", "10", "0.1", "total_regret"])
+    row = next(row for row in grid.rows if row[:4] == ["exact-ube", "10", "0.1", "total regret"])
     assert row[6] == "55 \u00b1 0.45 (5)"
     assert grids.comparison(results.assign(environment="nowhere")) is None
     assert grids.comparison(results.iloc[:0]) is None

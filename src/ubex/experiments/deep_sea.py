@@ -24,7 +24,9 @@ from ubex.experiments.exploration import (
     Score,
     ablation,
     agent_config,
+    also_varied,
     best_gains,
+    in_words,
     regret_curve,
     value_and_error,
 )
@@ -123,10 +125,11 @@ class DeepSea(Exploration):
         """Mean and standard error of regret and learning time; before them the best gains, where there are several."""
         summary = metrics.summarize(results)
         tables = [best_gains(results, ("size", "num_models"))] if len(self.gains) > 1 else []
+        more = also_varied(results)
         for metric, title in (("total_regret", "Total regret"), ("learning_time", "Learning time")):
             rows = [
-                [row["method"], f"{row['size']}", f"{row['num_models']}", f"{row['gain']:g}", value_and_error(row)]
+                [*in_words(row, ["method", "size", "num_models", "gain", *more]), value_and_error(row)]
                 for _, row in summary[summary["metric"] == metric].iterrows()
             ]
-            tables.append(Table(title, ["method", "L", "N", "gain", "mean, standard error"], rows))
+            tables.append(Table(title, ["method", "L", "N", "gain", *more, "mean, standard error"], rows))
         return tables

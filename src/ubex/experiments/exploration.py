@@ -165,9 +165,19 @@ def ablation(x: str, unit: str, facet: str) -> FigureSpec:
     return FigureSpec("regret", title, "lines", "total_regret", label, unit, x=x, facet=facet)
 
 
+def also_varied(results: pd.DataFrame) -> list[str]:
+    """The settings of agents, among those that tables do not always show, that vary within the run."""
+    return [name for name in ("prior_mass", "planner") if name in results and results[name].nunique() > 1]
+
+
+def in_words(row: pd.Series, names: Sequence[str]) -> list[str]:
+    """Settings of a row for people."""
+    return [f"{row[name]:g}" if isinstance(row[name], float) else str(row[name]) for name in names]
+
+
 def best_gains(results: pd.DataFrame, within: Sequence[str]) -> Table:
     """For every method, and every value of the columns `within`, the gain with the least mean regret over seeds."""
-    summary = metrics.summarize(results)
+    summary, within = metrics.summarize(results), [*within, *also_varied(results)]
     regret = summary[(summary["metric"] == "total_regret") & summary["mean"].notna()]
     rows = []
     for _, group in regret.groupby(["method", *within], sort=False):
@@ -176,8 +186,7 @@ def best_gains(results: pd.DataFrame, within: Sequence[str]) -> Table:
         rows.append(
             [
                 best["method"],
-                *(f"{best[column]}" for column in within),
-                f"{best['gain']:g}",
+                *in_words(best, [*within, "gain"]),
                 value_and_error(best),
                 f"{best['seeds']}",
                 others,

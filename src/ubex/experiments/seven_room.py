@@ -23,7 +23,9 @@ from ubex.experiments.exploration import (
     Score,
     ablation,
     agent_config,
+    also_varied,
     best_gains,
+    in_words,
     regret_curve,
     value_and_error,
 )
@@ -123,20 +125,17 @@ class SevenRoom(Exploration):
 
     def tables(self, results: pd.DataFrame) -> Sequence[Table]:
         """Mean and standard error of the regret against both optima; before it the best gains, where there are several."""
-        summary = metrics.summarize(results)
+        summary, more = metrics.summarize(results), also_varied(results)
         published = summary[summary["metric"] == "total_regret"]
         true = summary[summary["metric"] == "total_regret_true_optimum"]
         rows = [
             [
-                row["method"],
-                f"{row['num_models']}",
-                f"{row['gain']:g}",
-                f"{row['episodes']}",
+                *in_words(row, ["method", "num_models", "gain", *more, "episodes"]),
                 value_and_error(row),
                 value_and_error(other),
             ]
             for (_, row), (_, other) in zip(published.iterrows(), true.iterrows(), strict=True)
         ]
-        columns = ["method", "N", "gain", "episodes", "against 19.0 (published)", "against 20.2947 (true optimum)"]
+        columns = ["method", "N", "gain", *more, "episodes", "against 19.0 (published)", "against 20.2947 (true optimum)"]
         best = [best_gains(results, ("episodes",))] if len(self.gains) > 1 else []
         return [*best, Table("Regret: mean, standard error", columns, rows)]

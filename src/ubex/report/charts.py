@@ -6,19 +6,24 @@ A method's look is a function of its name and of the other methods on the page, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ubex.estimators import ESTIMATORS
+from ubex.report.names import people
 from ubex.runs.records import DRAWABLE, FigureSpec
 from ubex.types import InputError
 
 KINDS = ("bars", "lines", "curves", "scatter")
+DOTS = "dots"
+"""What lines and curves become that have one place only."""
+GROUPED = ("bars", DOTS)
+"""Kinds whose horizontal axis has names, with the series next to each other at each."""
 UNITS = ("episode", "step")
-OTHERS = {"psrl": 4, "brute-force": 6, "sac": 10}
+OTHERS = {"psrl": 4, "brute-force": 6, "sac": 10, "first-order": 11, "beb": 12, "ucbvi": 13, "mbpo": 14}
 KNOWN = {name: entry.look for name, entry in ESTIMATORS.items() if entry.look is not None} | OTHERS
 """Methods whose look never changes, in any report, and its number."""
 COLORS = (
@@ -27,16 +32,20 @@ COLORS = (
     ("#009e73", "#2fc79b"),
     ("#b65c91", "#dd92bd"),
     ("#c98a00", "#f0b73a"),
-    ("#3f9fd8", "#8fd0f5"),
+    ("#d3123f", "#ff5c72"),
     ("#4d4d4d", "#c4c4c4"),
     ("#332288", "#9d8df0"),
-    ("#2f8f83", "#7fd6cb"),
-    ("#882255", "#d9719f"),
+    ("#0b5d1e", "#6fcf3f"),
+    ("#7d1014", "#b8694f"),
     ("#7a7a1f", "#cfcf6b"),
+    ("#8a5cf0", "#e055f0"),
+    ("#6b4a1e", "#a08a62"),
+    ("#8790a0", "#74828c"),
+    ("#00a3b4", "#6fe9f7"),
 )
-"""For light and for dark ground. Okabe and Ito's colours and Tol's, told apart by colour-blind readers."""
-HATCHES = ("", "//", ".", "xx", "--", "\\\\", "++", "////", "||", "x-", "|/")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "h")
+"""For light and for dark ground. The first are Okabe and Ito's; any two are at least 25 apart in CIE Lab."""
+HATCHES = ("", "//", ".", "xx", "--", "\\\\", "++", "////", "||", "x-", "|/", "+.", "-.", "|.", "/.")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "h", "p", "H", "d", "8")
 DASHES: tuple[tuple[float, ...], ...] = ((), (6, 2), (6, 2, 1, 2), (1, 1.5), (9, 3), (3, 2), (9, 2, 2, 2, 2, 2))
 MAX_POINTS = 1_000
 """Points of a curve that are drawn; longer ones are thinned evenly, first and last kept."""
@@ -91,6 +100,8 @@ class Series:
     name: str
     look: Look
     points: Sequence[Point]
+    method: str = ""
+    """The method that it is of, where it is of one."""
 
 
 @dataclass(frozen=True)
@@ -118,25 +129,35 @@ class Chart:
         return self.spec.facet != "environment"
 
     @property
+    def grouped(self) -> bool:
+        """Whether the horizontal axis has names instead of numbers."""
+        return self.spec.kind in GROUPED
+
+    @property
     def names(self) -> list[str]:
         """Names of all series, in order."""
         return list(dict.fromkeys(series.name for panel in self.panels for series in panel.series))
 
     @property
     def groups(self) -> list[str]:
-        """Labels on the horizontal axis of bars, in order."""
-        return list(dict.fromkeys(str(p.x) for panel in self.panels for series in panel.series for p in series.points))
+        """Labels on the horizontal axis of bars and dots, in order."""
+        return by_size(str(p.x) for panel in self.panels for series in panel.series for p in series.points)
 
     @property
     def description(self) -> str:
         """The figure in one sentence, for those who do not see it."""
         along = f" against {self.spec.xlabel}" if self.spec.xlabel else ""
-        panels = f", one panel for each {self.spec.facet}" if self.spec.facet else ""
+        panels = f", one panel for each {people(self.spec.facet)}" if self.spec.facet else ""
         return f"{self.spec.title}: {self.spec.ylabel}{along} for {', '.join(self.names) or 'no method yet'}{panels}."
 
 
 def chart(spec: FigureSpec, results: pd.DataFrame, curves: pd.DataFrame | None = None, methods: Iterable[str] = ()) -> Chart:
     """The numbers of a figure; `methods` are all those of the page, so that looks agree between its figures."""
+    return dotted(gathered(spec, results, curves, methods))
+
+
+def gathered(spec: FigureSpec, results: pd.DataFrame, curves: pd.DataFrame | None, methods: Iterable[str]) -> Chart:
+    """The numbers of a figure, in the kind that its spec asks for."""
     if spec.kind not in KINDS:
         raise InputError(f"figure {spec.name}: unknown kind {spec.kind!r}; choose from: {', '.join(KINDS)}")
     table = curves if spec.kind == "curves" else results
@@ -173,10 +194,24 @@ def chart(spec: FigureSpec, results: pd.DataFrame, curves: pd.DataFrame | None =
         for value in ordered(inside[spec.series]) if spec.series else [""]:
             line = same(inside, spec.series, value) if spec.series else inside
             points = thin(points_of(line, x, spec.kind))
-            name = label(value) if spec.series else spec.metric
-            series.append(Series(name, looks.get(name, look(0)), points))
+            name = label(value) if spec.series else people(spec.metric)
+            series.append(Series(name, looks.get(name, look(0)), points, name if spec.series == "method" else ""))
         panels.append(Panel(label(facet) if spec.facet else "", series))
     return Chart(spec, panels, notes(spec, rows, means, axes, x))
+
+
+def dotted(content: Chart) -> Chart:
+    """The chart, as dots next to each other if it has lines that are one place long: they would lie upon each other."""
+    places = {point.x for panel in content.panels for series in panel.series for point in series.points}
+    if content.spec.kind not in ("lines", "curves") or len(places) != 1:
+        return content
+    name = number(float(*places))
+    panels = [
+        replace(panel, series=[replace(s, points=[p._replace(x=name) for p in s.points]) for s in panel.series])
+        for panel in content.panels
+    ]
+    said = [note.replace("Bands", "Whiskers") for note in content.notes]
+    return Chart(replace(content.spec, kind=DOTS), panels, said)
 
 
 def horizontal(spec: FigureSpec, rows: pd.DataFrame) -> str:
@@ -271,7 +306,7 @@ def notes(spec: FigureSpec, rows: pd.DataFrame, means: pd.DataFrame, axes: Seque
     varied = [column for column in rows.columns if column not in own and rows[column].nunique(dropna=False) > 1]
     repeated = rows.duplicated([*axes, "seed"]).any()
     if varied and repeated:
-        said.append(f"Averaged over {', '.join(varied)}.")
+        said.append(f"Averaged over {', '.join(map(people, varied))}.")
     missing = int((means["_all"] - means["_seeds"]).sum())
     if missing:
         said.append(f"{missing} value{'s are' if missing > 1 else ' is'} not finite and left out.")
@@ -283,6 +318,13 @@ def ordered(values: pd.Series[Any]) -> list[Any]:
     distinct = list(values.unique())
     numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
     return sorted(distinct, key=lambda value: (pd.isna(value), value)) if numeric else distinct
+
+
+def by_size(labels: Iterable[str]) -> list[str]:
+    """The distinct labels: those that are numbers sorted and first, the others as they come."""
+    distinct = list(dict.fromkeys(labels))
+    sizes = pd.to_numeric(pd.Series(distinct, dtype=object), errors="coerce").fillna(np.inf).to_numpy(dtype=float)
+    return [distinct[place] for place in np.argsort(sizes, kind="stable")]
 
 
 def same(table: pd.DataFrame, column: str, value: Any) -> pd.DataFrame:

@@ -12,12 +12,13 @@ import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.path import Path as MarkerPath
 
-from ubex.report.charts import Chart, Look, Panel, Point, Series, chart, number
+from ubex.report.charts import DOTS, Chart, Look, Panel, Point, Series, chart, number
+from ubex.report.names import people
 from ubex.runs.records import FigureSpec
 
 STYLE: dict[str, Any] = {
@@ -31,6 +32,7 @@ STYLE: dict[str, Any] = {
     "grid.alpha": 0.3,
     "axes.axisbelow": True,
     "hatch.linewidth": 0.6,
+    "pdf.fonttype": 42,  # letters that can be searched and edited
     "svg.fonttype": "none",
     "svg.hashsalt": "ubex",  # the same numbers give the same bytes
 }
@@ -41,6 +43,10 @@ MAX_WIDTH = 13.0
 BAR_ROOM = 0.8
 """Share of a group's width that its bars take."""
 MARKS_ON_A_CURVE = 8
+BREAK = "break"
+"""The name of the mark on bars that end at the cap."""
+UNDATED: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+"""Metadata by the ending of a file, with which the same numbers give the same bytes."""
 
 
 def draw(spec: FigureSpec, results: pd.DataFrame, curves: pd.DataFrame | None = None, methods: Iterable[str] = ()) -> Figure:
@@ -73,27 +79,27 @@ def draw_chart(content: Chart) -> Figure:
                 axes.set_visible(False)
                 continue
             panel = content.panels[index]
-            fill = {"bars": bars, "lines": lines, "curves": band_lines, "scatter": scatter}[content.spec.kind]
+            fill = {"lines": lines, "curves": band_lines, "scatter": scatter}.get(content.spec.kind, bars)
             fill(axes, panel, content)
             finish(axes, panel, content, first=index % columns == 0)
         legend(figure, content)
     return figure
 
 
-def save(figure: Figure, path: Path) -> list[Path]:
-    """Writes the figure as PNG and SVG next to each other."""
-    paths = [path.with_suffix(".png"), path.with_suffix(".svg")]
+def save(figure: Figure, path: Path, endings: Sequence[str] = (".png", ".svg")) -> list[Path]:
+    """Writes the figure as PNG and SVG next to each other, or with other endings."""
+    paths = [path.with_suffix(ending) for ending in endings]
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
         # a name in a script that the font lacks shows as a box in the PNG; the SVG has it as text
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         for target in paths:
-            figure.savefig(target, bbox_inches="tight", metadata={"Date": None} if target.suffix == ".svg" else None)
+            figure.savefig(target, bbox_inches="tight", metadata=UNDATED.get(target.suffix))
     return paths
 
 
 def panel_width(content: Chart) -> float:
     """Inches for one panel: bars need room for their numbers."""
-    if content.spec.kind != "bars" or not content.panels:
+    if not content.grouped or not content.panels:
         return 3.8
     widest = max(len(content.groups) * slots(panel) for panel in content.panels)
     return min(max(2.6, 1.0 + 0.34 * widest), 9.0)
@@ -106,30 +112,35 @@ def slots(panel: Panel) -> int:
 
 
 def bars(axes: Axes, panel: Panel, content: Chart) -> None:
-    """Groups of bars, each with whiskers and its number; bars end at the cap, numbers do not."""
-    cap = math.inf if content.spec.cap is None else content.spec.cap
+    """Groups of bars, or of dots, each with whiskers and its number; bars end at the cap, numbers do not."""
     width = BAR_ROOM / slots(panel)
     groups = content.groups
     for place, group in enumerate(groups):
         present = [(s, p) for s in panel.series for p in s.points if str(p.x) == group]
         for index, (series, point) in enumerate(present):
             at = place + (index - (len(present) - 1) / 2) * width
-            one_bar(axes, at, width, series.look, point, cap, content.spec.log)
+            one_bar(axes, at, width, series.look, point, content)
     axes.set_xticks(np.arange(len(groups)), [plain(group) for group in groups])
     axes.set_xlim(-0.52, len(groups) - 0.48)
     axes.tick_params(axis="x", length=0)
     axes.margins(y=0.12)
     if not content.spec.log:
-        axes.axhline(0.0, color="black", linewidth=0.6)
+        axes.axhline(0.0, color="black", linewidth=0.6).sticky_edges.y.append(0.0)
 
 
-def one_bar(axes: Axes, at: float, width: float, look: Look, point: Point, cap: float, log: bool) -> BarContainer | None:
-    """One bar, its whiskers and its number; on a logarithmic axis a value that is not positive has only its number."""
+def one_bar(axes: Axes, at: float, width: float, look: Look, point: Point, content: Chart) -> None:
+    """One bar or dot, its whiskers and its number; on a logarithmic axis a value that is not positive has only its number."""
+    log, cap = content.spec.log, math.inf if content.spec.cap is None else content.spec.cap
     drawn = math.isfinite(point.mean) and not (log and point.mean <= 0)
-    top, container = 0.0, None
+    top = 0.0
     if drawn:
         height = top = min(point.mean, cap)
-        container = axes.bar(at, height, width * 0.92, color=look.color, hatch=look.hatch, edgecolor="white", linewidth=0.5)
+        if content.spec.kind == "bars":
+            axes.bar(at, height, width * 0.92, color=look.color, hatch=look.hatch, edgecolor="white", linewidth=0.5)
+        else:
+            axes.plot([at], [height], **line_style(look))
+        if point.mean > cap:
+            broken(axes, at, cap)
         if point.standard_error > 0:
             low, high = (min(point.mean + sign * point.standard_error, cap) for sign in (-1, 1))
             axes.plot([at, at], [low, high], color="black", linewidth=0.9)
@@ -139,14 +150,28 @@ def one_bar(axes: Axes, at: float, width: float, look: Look, point: Point, cap: 
         text,
         (at, max(top, 0.0)) if not log else (at, top if drawn else 0.0),
         xycoords="data" if drawn or not log else ("data", "axes fraction"),
-        xytext=(0, 2),
+        xytext=(0, 2 if content.spec.kind == "bars" else 5),
         textcoords="offset points",
         ha="center",
         va="bottom",
         fontsize=6.5,
         rotation=90 if len(text) > 4 and width < 0.3 else 0,
     )
-    return container
+
+
+def broken(axes: Axes, at: float, cap: float) -> None:
+    """The mark of a bar that would go on above the axis: a gap across it between two slanted strokes."""
+    low, high, far = ((-11.0, -11.0), (11.0, -6.0)), ((-11.0, -7.5), (11.0, -2.5)), 11.0
+    gap = MarkerPath([*low, *reversed(high)])
+    strokes = MarkerPath([*low, *high], [MarkerPath.MOVETO, MarkerPath.LINETO] * 2)
+    for path, face, edge in ((gap, "white", "none"), (strokes, "none", "black")):  # a marker's points are half its size away
+        style: dict[str, Any] = {
+            "markersize": 2 * far,
+            "markerfacecolor": face,
+            "markeredgecolor": edge,
+            "markeredgewidth": 0.8,
+        }
+        axes.plot([at], [cap], marker=path, linestyle="none", gid=BREAK, **style)
 
 
 def lines(axes: Axes, panel: Panel, content: Chart) -> None:
@@ -199,7 +224,7 @@ def finish(axes: Axes, panel: Panel, content: Chart, *, first: bool) -> None:
     if content.spec.log and any(point.mean > 0 for series in panel.series for point in series.points):
         axes.set_yscale("log")
     if panel.name:
-        axes.set_title(plain(f"{content.spec.facet} = {panel.name}"), loc="left")
+        axes.set_title(plain(f"{people(content.spec.facet)} = {panel.name}"), loc="left")
     axes.set_xlabel(plain(content.spec.xlabel))
     if first or not content.shared:
         axes.set_ylabel(plain(content.spec.ylabel))
@@ -213,7 +238,7 @@ def legend(figure: Figure, content: Chart) -> None:
         if content.spec.kind == "bars":
             handles.append(Patch(facecolor=look.color, hatch=look.hatch, edgecolor="white", label=plain(name)))
         else:
-            unconnected = {"linestyle": "none"} if content.spec.kind == "scatter" else {}
+            unconnected = {"linestyle": "none"} if content.spec.kind in ("scatter", DOTS) else {}
             handles.append(Line2D([], [], label=plain(name), **(line_style(look) | unconnected)))
     inches = float(figure.get_size_inches()[0])
     longest = max(len(name) for name in looks)

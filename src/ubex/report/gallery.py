@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from matplotlib.figure import Figure
 from PIL import Image, ImageSequence
 
-from ubex.report import figures, maps
+from ubex.report import maps
 from ubex.runs import store
 from ubex.runs.folder import SEED, RunFolder
 from ubex.types import InputError
@@ -22,6 +23,8 @@ from ubex.types import InputError
 LIMIT = 12_000_000
 """Bytes of pictures that one page holds; the rest is linked."""
 FORMATS = {".png": "PNG", ".gif": "GIF", ".webp": "WEBP"}
+AGENTS = ".ubex"
+"""The ending of trained agents, which runs leave too: they are no pictures."""
 MAPS = re.compile(r"maps-.*\.npz")
 WIDE = 480
 """Width in pixels from which on a picture has a line of its own."""
@@ -98,6 +101,8 @@ class Work:
     room: Room
     place: Callable[[str], Path]
     """Where a figure with this name is written."""
+    save: Callable[[Figure, Path], list[Path]]
+    """Writes a figure as PNG and SVG."""
     skipped: list[str] = field(default_factory=list)
 
     def skip(self, path: Path, why: str) -> None:
@@ -170,6 +175,8 @@ def showable(path: Path, work: Work) -> bool:
     """Whether the page can show such a file; if not, it is said why."""
     if not store.ARTIFACT_NAME.fullmatch(path.name) or not path.is_file():
         work.skip(path, "it is no file that a run leaves")
+    elif path.suffix == AGENTS:
+        return False
     elif path.suffix not in FORMATS and not MAPS.fullmatch(path.name):
         work.skip(path, "the page shows png, gif, webp and maps-*.npz files")
     else:
@@ -224,8 +231,8 @@ def maps_figure(shelf: Shelf, paths: Sequence[Path], work: Work) -> Picture | No
         return None
     rows = maps.in_rows(found)
     target = work.place(f"maps-{paths[0].parent.parent.name}-seed-{shelf.seed}")
-    with store.storage(f"write figures to {target.parent}"):
-        drawn = figures.save(maps.draw(rows), target)
+    drawn = work.save(maps.draw(rows), target)
+    with store.storage(f"read {target.parent}"):
         png, svg = (path.read_bytes() for path in drawn)
     night = maps.at_night(svg.decode()).encode()
     size = sum(in_base64(len(data)) for data in (png, svg, night))
@@ -237,7 +244,7 @@ def maps_figure(shelf: Shelf, paths: Sequence[Path], work: Work) -> Picture | No
         f"{maps.description(rows)} {shelf.label}, seed {shelf.seed}",
         data_uri(svg, "image/svg+xml"),
         data_uri(night, "image/svg+xml"),
-        png=(f"{target.stem}.png", data_uri(png, "image/png")),
+        png=(f"{target.name}.png", data_uri(png, "image/png")),
     )
 
 

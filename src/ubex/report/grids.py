@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ubex.report import charts
+from ubex.report.names import people
 from ubex.runs import metrics
 from ubex.runs.folder import RunFolder, as_seconds
 from ubex.runs.progress import duration
+from ubex.runs.records import Table
 
 VERDICTS = {
     "match": "\u2713",
@@ -43,17 +46,44 @@ class Grid:
     """Leading columns that hold names rather than numbers."""
 
 
-def intervals(results: pd.DataFrame) -> dict[str, Grid]:
-    """One table per metric: mean and standard error, interquartile mean with its interval, and seeds."""
-    if results.empty:
-        return {}
-    table = metrics.summarize(results)
+def own(table: Table) -> Grid:
+    """One of the experiment's own tables, with names for people."""
+    places = [place for place, column in enumerate(table.columns) if column == "metric"]
+    rows = [[people(cell) if place in places else cell for place, cell in enumerate(row)] for row in table.rows]
+    return Grid(table.title, [people(column) for column in table.columns], rows, table.note)
+
+
+def repeated(table: Table, summary: pd.DataFrame) -> bool:
+    """Whether a table has nothing but settings and means, one row for each group of seeds: the tables with intervals have
+    them too."""
+    if table.note or not table.rows:
+        return False
+    parts = [summary, *(part for _, part in summary.groupby("metric", sort=False))]
+    parts = [part for part in parts if len(part) == len(table.rows)]
+    settings = [column for column in summary.columns if column not in metrics.STATISTICS]
+    known = [[charts.label(value) for value in part[name]] for part in parts for name in settings]
+    return all(
+        [cell.replace(",", "") for cell in column] in known or any(means(column, part["mean"]) for part in parts)
+        for column in zip(*table.rows, strict=True)
+    )
+
+
+def means(cells: Sequence[str], values: pd.Series[float]) -> bool:
+    """Whether cells are these means with two digits, which standard errors may follow."""
+    first = pd.Series([cell.split(" ")[0].replace(",", "") for cell in cells])
+    numbers = pd.to_numeric(first.replace("-", "nan"), errors="coerce")
+    return bool(np.allclose(numbers, values, rtol=0.0, atol=0.00501, equal_nan=True))
+
+
+def intervals(table: pd.DataFrame) -> dict[str, Grid]:
+    """One table per metric of a summary: mean and standard error, interquartile mean with its interval, and seeds."""
     found = {}
     for metric in dict.fromkeys(table["metric"].astype(str)):
         part = table[table["metric"].astype(str) == metric]
         names = [column for column in table.columns if column not in (*metrics.STATISTICS, "metric", "experiment")]
         varied, fixed = split(part, names)
-        found[metric] = estimates(metric, part, varied, fixed)
+        title = people(metric)
+        found[metric] = estimates(title[:1].upper() + title[1:], part, varied, fixed)
     return found
 
 
@@ -61,23 +91,29 @@ def estimates(title: str, table: pd.DataFrame, varied: Sequence[str], note: str)
     """Rows of `metrics.summarize` as a table, with the settings that vary in front."""
     rows = [
         [
-            *(charts.label(row[column]) for column in varied),
+            *(setting(row, column) for column in varied),
             with_error(row["mean"], row["standard_error"]),
             interval(row["iqm"], row["low"], row["high"]),
             charts.label(row["seeds"]),
         ]
         for row in table.to_dict("records")
     ]
-    columns = [*varied, "mean \u00b1 standard error", "IQM [95% interval]", "seeds"]
+    columns = [*map(people, varied), "mean \u00b1 standard error", "IQM [95% interval]", "seeds"]
     return Grid(title, columns, rows, note, [charts.label(value) for value in table["method"]], texts=len(varied))
 
 
 def split(table: pd.DataFrame, names: Sequence[str]) -> tuple[list[str], str]:
     """The columns that vary (and the method, always), and the others in words."""
     varied = [name for name in names if name == "method" or table[name].nunique(dropna=False) > 1]
-    fixed = [f"{name} {charts.label(table[name].iloc[0])}" for name in names if name not in varied]
+    fixed = [f"{people(name)} {setting(table.iloc[0], name)}" for name in names if name not in varied]
     present = [text for text in fixed if not text.endswith(" -")]
     return varied, f"With {', '.join(present)}." if present else ""
+
+
+def setting(row: Mapping[Any, Any] | pd.Series[Any], column: str) -> str:
+    """What a row has in the column of a setting, or the name of its metric."""
+    text = charts.label(row[column])
+    return people(text) if column == "metric" else text
 
 
 def comparison(results: pd.DataFrame) -> Grid | None:
@@ -90,7 +126,7 @@ def comparison(results: pd.DataFrame) -> Grid | None:
     rows, marks = [], []
     for row in table.to_dict("records"):
         verdict = str(row["verdict"])
-        cells = [charts.label(row[column]) for column in varied]
+        cells = [setting(row, column) for column in varied]
         for side in ("ours", "published"):
             mean = with_error(row[f"{side}_mean"], row[f"{side}_standard_error"])
             cells.append(f"{mean} ({charts.label(row[f'{side}_seeds'])})" if mean != "-" else mean)
@@ -100,7 +136,7 @@ def comparison(results: pd.DataFrame) -> Grid | None:
         cells += [f"{apart:+.1f}" if math.isfinite(apart) else "-", charts.number(float(row["smallest_difference"]))]
         rows.append([*cells, f"{VERDICTS.get(verdict, '')} {verdict}".strip()])
         marks.append({"match": "good", "compatible": "part", "within 5%": "part", "differs": "bad"}.get(verdict, ""))
-    columns = [*varied, "ours", "95% interval", "published", "difference", "visible from", "verdict"]
+    columns = [*map(people, varied), "ours", "95% interval", "published", "difference", "visible from", "verdict"]
     methods = [charts.label(value) for value in table["method"]]
     note = (
         "Mean \u00b1 standard error (seeds), and the bootstrap interval of our mean, or the exact one of a share. "

@@ -7,6 +7,7 @@ an escape sequence in the embedded JSON; and the page's own policy lets no scrip
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import hashlib
 import json
@@ -20,16 +21,23 @@ from typing import Any
 
 import jinja2
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
-from ubex.report import charts, figures, gallery, grids
+from ubex.report import charts, figures, gallery, grids, latex, several
 from ubex.report.grids import command_line, pairs
-from ubex.runs import store
-from ubex.runs.folder import RunFolder, as_seconds, read_all
+from ubex.report.names import people
+from ubex.runs import metrics, store
+from ubex.runs.folder import RunFolder, as_seconds
 from ubex.runs.progress import duration
 from ubex.types import InputError
 
 POINTS_ON_PAGE = 250
 """Points of a curve that the page has; the files next to it have more."""
+FIGURES, TABLES = "figures", "tables"
+MADE = re.compile(rf"(?:{FIGURES}|{TABLES})/[A-Za-z0-9_-]+\.(?:png|svg|pdf|tex)", re.ASCII)
+"""Files that a report writes, as seen from its page."""
+DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
+"""The numbers of a page, and the files that were written with it."""
 
 
 @dataclass
@@ -40,40 +48,77 @@ class Page:
     folder: Path
     prefixed: bool
     """Whether files are named after their run too, because the page has several."""
+    document: bool = False
+    """Whether figures are written as PDF too, and tables as LaTeX."""
     drawn: list[dict[str, Any]] = field(default_factory=list)
     files: set[str] = field(default_factory=set)
     looks: set[charts.Look] = field(default_factory=set)
     room: gallery.Room = field(default_factory=lambda: gallery.Room(gallery.LIMIT))
 
-    def place(self, run: RunFolder, name: str) -> Path:
-        """Where a figure with this name is written; no two get the same place."""
-        wanted = f"{slug(run.place)}-{slug(name)}" if self.prefixed else slug(name)
-        free, count = wanted, 1
+    def place(self, group: str, name: str, kind: str = FIGURES) -> Path:
+        """Where a file with this name is written, without its ending; no two get the same place."""
+        wanted = f"{slug(group)}-{slug(name)}" if self.prefixed else slug(name)
+        free, count = f"{kind}/{wanted}", 1
         while free in self.files:
             count += 1
-            free = f"{wanted}-{count}"
+            free = f"{kind}/{wanted}-{count}"
         self.files.add(free)
-        return self.folder / "figures" / f"{free}.png"
+        return self.folder / free
+
+    def save(self, figure: Figure, target: Path) -> list[Path]:
+        """Writes a figure as PNG and SVG, and as PDF where that was asked for; the first two are returned."""
+        with store.storage(f"write figures to {target.parent}"):
+            if self.document:
+                figures.save(figure, target, [".pdf"])
+            return figures.save(figure, target)
+
+    def keep(self, group: str, shown: Sequence[grids.Grid]) -> None:
+        """Writes tables as LaTeX, where that was asked for."""
+        for grid in shown if self.document else ():
+            store.write_atomically(self.place(group, grid.title, TABLES).with_suffix(".tex"), latex.table(grid))
 
 
-def build(folder: Path) -> Path:
-    """Writes `report/index.html` and its figures for a run folder, or for a folder of run folders.
+def build(*folders: Path, out: Path | None = None, document: bool = False) -> Path:
+    """Writes a page and its figures for run folders, or for folders of run folders.
+
+    Args:
+        folders: One or several of them.
+        out: The folder of the page; by default `report` in the folder, or in the one that all of them are in.
+        document: Also write every figure as PDF, and every table as LaTeX.
 
     Raises:
-        InputError: There is no run there.
+        InputError: There is no run in one of them.
     """
-    runs, broken = read_all(folder)
+    runs, broken = several.read(folders)
     methods = list(dict.fromkeys(method for run in runs for method in run.methods))
-    page = Page(methods, folder / "report", prefixed=len(runs) + len(broken) > 1)
-    with store.storage(f"make {page.folder}"):
-        (page.folder / "figures").mkdir(parents=True, exist_ok=True)
-    sections = [section(run, page) for run in runs]
-    target = page.folder / "index.html"
-    store.write_atomically(target, render(folder, sections, broken, page))
+    page = Page(methods, out or several.home(folders) / "report", len(runs) + len(broken) > 1, document)
+    for name in (FIGURES, TABLES) if document else (FIGURES,):
+        with store.storage(f"make {page.folder}"):
+            (page.folder / name).mkdir(parents=True, exist_ok=True)
+    merged = [picture(content, page, "together") for content in several.together(runs, methods)]
+    named = zip(runs, several.titles(runs), several.differences(runs), strict=True)
+    sections = [{"name": title, "differs": differs, **section(run, page)} for run, title, differs in named]
+    target, before = page.folder / "index.html", written(page.folder)
+    names = [folder.resolve().name for folder in folders]
+    store.write_atomically(target, render(", ".join(dict.fromkeys(names)), sections, merged, broken, page))
+    for stale in before - written(page.folder):
+        with store.storage(f"remove {page.folder / stale}"):
+            (page.folder / stale).unlink(missing_ok=True)
     return target
 
 
-def render(folder: Path, sections: Sequence[Mapping[str, Any]], broken: Sequence[str], page: Page) -> str:
+def written(folder: Path) -> set[str]:
+    """The files that the page of this folder says were written with it: none where there is no such page."""
+    found: set[str] = set()
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        raw = DATA.search((folder / "index.html").read_text(encoding="utf-8"))
+        found = {name for name in json.loads(raw[1] if raw else "{}")["files"] if MADE.fullmatch(name)}
+    return found
+
+
+def render(
+    title: str, sections: Sequence[Mapping[str, Any]], merged: Sequence[Mapping[str, Any]], broken: Sequence[str], page: Page
+) -> str:
     """The page as text."""
     script = asset("page.js")
     fixed = charts.method_looks(page.methods)
@@ -82,12 +127,14 @@ def render(folder: Path, sections: Sequence[Mapping[str, Any]], broken: Sequence
         "methods": [{"name": name, "look": fixed[name].place} for name in page.methods],
         "looks": {look.place: {"hatch": look.hatch, "marker": look.marker, "dashes": look.dashes} for look in looks},
         "charts": page.drawn,
+        "files": sorted(f"{name}{ending}" for name in page.files for ending in endings(name, page.document)),
     }
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(asset("template.html.jinja")).render(
         picture_limit=gallery.LIMIT // 1_000_000,
-        title=sections[0]["name"] if len(sections) == 1 else folder.resolve().name,
+        title=sections[0]["name"] if len(sections) == 1 else title,
         sections=sections,
+        merged=merged,
         single=len(sections) == 1 and not broken,
         broken=broken,
         looks=looks,
@@ -96,6 +143,13 @@ def render(folder: Path, sections: Sequence[Mapping[str, Any]], broken: Sequence
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         data=Markup(embedded(data)),
     )
+
+
+def endings(name: str, document: bool) -> tuple[str, ...]:
+    """The endings of the files that have this name."""
+    if name.startswith(f"{TABLES}/"):
+        return (".tex",)
+    return (".png", ".svg", ".pdf") if document else (".png", ".svg")
 
 
 def asset(name: str) -> str:
@@ -122,22 +176,24 @@ def jsonable(data: Any) -> Any:
 
 def section(run: RunFolder, page: Page) -> dict[str, Any]:
     """Everything the page says about one run."""
-    shown = [picture(run, index, page) for index in range(len(run.figures))]
-    own = [grids.Grid(t.title, t.columns, t.rows, t.note) for t in run.tables]
-    summary = grids.intervals(run.results)
+    shown = [own_picture(run, index, page) for index in range(len(run.figures))]
+    summary = metrics.summarize(run.results)
+    own = [grids.own(table) for table in run.tables if not grids.repeated(table, summary)]
+    estimates, comparison = grids.intervals(summary), grids.comparison(run.results)
+    page.keep(run.place, [*own, *estimates.values(), *([comparison] if comparison else [])])
     wanted = {spec.metric for spec in run.figures}
+    work = gallery.Work(run, page.folder, page.room, functools.partial(page.place, run.place), page.save)
     return {
-        "name": run.name,
         "summary": run.spec.get("summary", ""),
         "status": status(run),
         "facts": facts(run),
         "problems": run.problems,
         "figures": shown,
-        "pictures": gallery.gallery(gallery.Work(run, page.folder, page.room, functools.partial(page.place, run))),
+        "pictures": gallery.gallery(work),
         "tables": own,
-        "intervals": [grid for metric, grid in summary.items() if metric in wanted or not wanted],
-        "other_intervals": [grid for metric, grid in summary.items() if wanted and metric not in wanted],
-        "comparison": grids.comparison(run.results),
+        "intervals": [grid for metric, grid in estimates.items() if metric in wanted or not wanted],
+        "other_intervals": [grid for metric, grid in estimates.items() if wanted and metric not in wanted],
+        "comparison": comparison,
         "failures": run.failures,
         "settings": [(name, pairs(value)) for name, value in run.spec["settings"].items()],
         "cells": grids.cells(run),
@@ -180,8 +236,8 @@ def facts(run: RunFolder) -> list[tuple[str, str, bool]]:
     ]
 
 
-def picture(run: RunFolder, index: int, page: Page) -> dict[str, Any]:
-    """Draws one figure to disk and collects its numbers; a figure that cannot be drawn says why instead."""
+def own_picture(run: RunFolder, index: int, page: Page) -> dict[str, Any]:
+    """One figure of a run; a figure that cannot be drawn says why instead."""
     spec = run.figures[index]
     shown: dict[str, Any] = {"title": spec.title, "chart": None, "said": ""}
     try:
@@ -189,17 +245,22 @@ def picture(run: RunFolder, index: int, page: Page) -> dict[str, Any]:
     except InputError as error:
         return shown | {"said": f"This figure cannot be drawn: {error}"}
     if not content.panels:
-        return shown | {"said": f"Nothing to draw yet: no finished seed has the metric {spec.metric}."}
-    target = page.place(run, spec.name)
-    with store.storage(f"write figures to {page.folder}"):
-        png, svg = figures.save(figures.draw_chart(content), target)
+        return shown | {"said": f"Nothing to draw yet: no finished seed has the metric {people(spec.metric)}."}
+    return picture(content, page, run.place)
+
+
+def picture(content: charts.Chart, page: Page, group: str) -> dict[str, Any]:
+    """Draws a chart to disk and collects its numbers for the page."""
+    target = page.place(group, content.spec.name)
+    png, svg = page.save(figures.draw_chart(content), target)
     page.looks |= {series.look for panel in content.panels for series in panel.series}
     page.drawn.append(chart_data(content))
-    return shown | {
+    return {
+        "title": content.spec.title,
         "chart": len(page.drawn) - 1,
         "notes": content.notes,
         "alt": content.description,
-        "name": target.stem,
+        "name": target.name,
         "png": gallery.data_uri(png.read_bytes(), "image/png"),
         "svg": gallery.data_uri(svg.read_bytes(), "image/svg+xml"),
     }
@@ -213,16 +274,22 @@ def chart_data(content: charts.Chart) -> dict[str, Any]:
         "kind": spec.kind,
         "xlabel": spec.xlabel,
         "ylabel": spec.ylabel,
-        "columns": {"x": spec.x, "series": spec.series, "facet": spec.facet},
+        "columns": {"x": spec.x, "facet": spec.facet},
+        "facet": people(spec.facet),
         "log": spec.log,
         "cap": spec.cap,
         "shared": content.shared,
-        "groups": content.groups if spec.kind == "bars" else [],
+        "groups": content.groups if content.grouped else [],
         "panels": [
             {
                 "name": panel.name,
                 "series": [
-                    {"name": s.name, "look": s.look.place, "points": [list(p) for p in charts.thin(s.points, POINTS_ON_PAGE)]}
+                    {
+                        "name": s.name,
+                        "method": s.method,
+                        "look": s.look.place,
+                        "points": [list(p) for p in charts.thin(s.points, POINTS_ON_PAGE)],
+                    }
                     for s in panel.series
                 ],
             }

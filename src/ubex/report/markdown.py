@@ -9,10 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from ubex.report import grids
+from ubex.report import grids, several
 from ubex.report.grids import command_line
 from ubex.runs import store
-from ubex.runs.folder import RunFolder, read_all
+from ubex.runs.folder import RunFolder
 from ubex.types import InputError
 
 ORDER = ("noise", "size", "num_models", "gain", "episodes")
@@ -20,8 +20,8 @@ ORDER = ("noise", "size", "num_models", "gain", "episodes")
 BEGIN, END = "<!-- ubex report: begin -->", "<!-- ubex report: end -->"
 
 
-def write(folder: Path, target: Path) -> Path:
-    """Puts the tables of a run folder, or of a folder of run folders, between the two marks of a Markdown file.
+def write(folder: Path, target: Path, *others: Path) -> Path:
+    """Puts the tables of run folders, or of folders of run folders, between the two marks of a Markdown file.
 
     Raises:
         InputError: There is no run, or the file lacks the marks.
@@ -34,7 +34,7 @@ def write(folder: Path, target: Path) -> Path:
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise InputError(f"{target} must have the lines {BEGIN} and {END}; the tables go between them")
-    body = tables(*read_all(folder))
+    body = tables(*several.read([folder, *others]))
     store.write_atomically(target, f"{before}{BEGIN}\n\n{body}\n\n{END}{after}")
     return target
 

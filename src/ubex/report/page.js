@@ -47,6 +47,8 @@
     "<": "M-1.1,0L.8,-1V1Z", ">": "M1.1,0L-.8,-1V1Z", "D": "M0,-1.2L1.2,0L0,1.2L-1.2,0Z",
     "P": "M-.4,-1.1H.4V-.4H1.1V.4H.4V1.1H-.4V.4H-1.1V-.4H-.4Z", "X": "M-1.1,-.6L-.6,-1.1L0,-.5L.6,-1.1L1.1,-.6L.5,0L1.1,.6L.6,1.1L0,.5L-.6,1.1L-1.1,.6L-.5,0Z",
     "*": "M0,-1.3L.35,-.4L1.24,-.4L.52,.18L.76,1.05L0,.52L-.76,1.05L-.52,.18L-1.24,-.4L-.35,-.4Z", "h": "M0,-1.1L.95,-.55V.55L0,1.1L-.95,.55V-.55Z",
+    "p": "M0,-1.1L1.05,-.34L.65,.9H-.65L-1.05,-.34Z", "H": "M-1.1,0L-.55,-.95H.55L1.1,0L.55,.95H-.55Z", "d": "M0,-1.3L.75,0L0,1.3L-.75,0Z",
+    "8": "M-.42,-1H.42L1,-.42V.42L.42,1H-.42L-1,.42V-.42Z",
   };
   function defineHatches() {
     const holder = svg("svg", { width: 0, height: 0, "aria-hidden": "true", style: "position:absolute" }, document.body);
@@ -66,7 +68,7 @@
   function swatch(look, kind, parent) {
     const image = svg("svg", { width: 26, height: 12, viewBox: "0 0 26 12", class: "swatch", "aria-hidden": "true" }, parent);
     if (kind === "bars") return void svg("rect", { width: 26, height: 12, rx: 2, style: `fill:url(#hatch-${look})` }, image);
-    if (kind !== "scatter") svg("path", { d: "M0,6H26", style: lineStyle(look) }, image);
+    if (kind !== "scatter" && kind !== "dots") svg("path", { d: "M0,6H26", style: lineStyle(look) }, image);
     marker(look, 13, 6, 4, image);
   }
 
@@ -88,6 +90,8 @@
     const f = log ? Math.log : (value) => value;
     return (value) => from + ((f(value) - f(low)) / (f(high) - f(low))) * (to - from);
   };
+  const grouped = (chart) => chart.kind === "bars" || chart.kind === "dots";  // names on the horizontal axis
+  const widthOf = (text) => text.length * 6.6;
   const capped = (chart, value) => (chart.cap === null ? value : Math.min(value, chart.cap));
   function range(chart, panels) {
     const values = [];
@@ -97,7 +101,7 @@
     if (!usable.length) return chart.log ? [0.1, 1] : [0, 1];
     let low = usable.reduce((a, b) => Math.min(a, b)), high = usable.reduce((a, b) => Math.max(a, b));
     if (chart.log) return [low / 1.4, high * 1.2];
-    if (chart.kind === "bars" || (low > 0 && low < 0.4 * high)) [low, high] = [Math.min(low, 0), Math.max(high, 0)];
+    if (grouped(chart) || (low > 0 && low < 0.4 * high)) [low, high] = [Math.min(low, 0), Math.max(high, 0)];
     if (low === high) [low, high] = [low - (Math.abs(low) || 1) / 2, high + (Math.abs(high) || 1) / 2];
     const room = (high - low) * 0.05;
     return [low === 0 ? 0 : low - room, high + room];
@@ -108,7 +112,7 @@
     const on = (column, name) => column !== "method" || picked.has(name);
     const panels = chart.panels.filter((panel) => on(chart.columns.facet, panel.name)).map((panel) => ({
       name: panel.name,
-      series: panel.series.filter((series) => on(chart.columns.series, series.name))
+      series: panel.series.filter((series) => !series.method || picked.has(series.method))
         .map((series) => ({ ...series, points: series.points.filter((point) => on(chart.columns.x, point[0])) })).filter((series) => series.points.length),
     }));
     return panels.filter((panel) => panel.series.length);
@@ -143,18 +147,25 @@
         let top = base, end = base;
         if (mean !== null && !(chart.log && mean <= 0)) {
           end = top = y(capped(chart, mean));
-          svg("rect", { x: x - half, width: 2 * half, y: Math.min(end, base), height: Math.max(Math.abs(base - end), 0.5), rx: Math.min(2, half / 3), style: `fill:url(#hatch-${series.look})`, class: "bar" }, root);
+          if (chart.kind === "bars") svg("rect", { x: x - half, width: 2 * half, y: Math.min(end, base), height: Math.max(Math.abs(base - end), 0.5), rx: Math.min(2, half / 3), style: `fill:url(#hatch-${series.look})`, class: "bar" }, root);
+          if (chart.cap !== null && mean > chart.cap) {  // it goes on: a gap between two strokes
+            const stroke = (down) => `M${x - half - 2},${end + down + 4}L${x + half + 2},${end + down - 1}`;
+            svg("path", { d: stroke(8), class: "gap" }, root);
+            svg("path", { d: stroke(6) + stroke(10), class: "break" }, root);
+          }
           if (error) {
             const lowest = mean - error, bottom = chart.log && lowest <= 0 ? box.bottom : y(capped(chart, lowest)), high = y(capped(chart, mean + error));
             svg("line", { x1: x, x2: x, y1: bottom, y2: high, class: "whisker" }, root);
             top = Math.min(top, high);
           }
+          if (chart.kind === "dots") { marker(series.look, x, end, 4.2, root); top = Math.min(top, end - 5); }
         }
         const text = number(mean), at = Math.min(top, base) - 4;
         if (level) svg("text", { x, y: at, "text-anchor": "middle", class: "value" }, root, text);
         else if (slot > 10) svg("text", { transform: `translate(${x + 3.5},${at}) rotate(-90)`, class: "value" }, root, text);
         const title = [series.name, groups[index]].filter((name, i, all) => name && all.indexOf(name) === i).join(", ");
-        stops.push({ x, y: Math.min(end, base), title, rows: [{ text: withError(point) }], hot: { x: x - half, width: 2 * half, y: Math.min(end, base), height: Math.max(Math.abs(base - end), 1) } });
+        const around = chart.kind === "bars" ? { x: x - half, width: 2 * half, y: Math.min(end, base), height: Math.max(Math.abs(base - end), 1) } : { x: x - 8, width: 16, y: end - 8, height: 16 };
+        stops.push({ x, y: Math.min(end, base), title, rows: [{ text: withError(point) }], hot: around });
       });
     });
     svg("line", { x1: box.left, x2: box.right, y1: base, y2: base, class: "axis" }, root);
@@ -164,7 +175,8 @@
   function drawLines(chart, panel, { root, box, y }, range) {
     const places = [...new Set(panel.series.flatMap((series) => series.points.map((point) => point[0])))].sort((a, b) => a - b);
     const first = places[0], last = places[places.length - 1];
-    const x = first === last ? () => (box.left + box.right) / 2 : scale(first, last, box.left + 8, box.right - 10, false);
+    const edge = Math.max(10, widthOf(number(last)) / 2 - 6);  // the last number ends inside
+    const x = first === last ? () => (box.left + box.right) / 2 : scale(first, last, box.left + 8, box.right - edge, false);
     const few = places.length <= 8 && places.every((at, i) => i === 0 || x(at) - x(places[i - 1]) > 30);
     for (const at of few || first === last ? places : ticks(first, last, Math.max(2, Math.floor((box.right - box.left) / 60))))
       svg("text", { x: x(at), y: box.bottom + 17, "text-anchor": "middle" }, root, number(at));
@@ -173,8 +185,8 @@
     panel.series.forEach((series, order) => {
       const points = series.points.filter(([, mean]) => mean !== null && !(chart.log && mean <= 0));
       if (!points.length) return;
-      const edge = (sign) => points.map(([at, mean, error]) => `${x(at)},${height(mean + sign * (error || 0))}`);
-      if (chart.kind === "curves") svg("path", { d: `M${[...edge(1), ...edge(-1).reverse()].join("L")}Z`, style: `fill:${color(series.look)};opacity:.17` }, root);
+      const side = (sign) => points.map(([at, mean, error]) => `${x(at)},${height(mean + sign * (error || 0))}`);
+      if (chart.kind === "curves") svg("path", { d: `M${[...side(1), ...side(-1).reverse()].join("L")}Z`, style: `fill:${color(series.look)};opacity:.17` }, root);
       else for (const [at, mean, error] of points) if (error) svg("line", { x1: x(at), x2: x(at), y1: height(mean - error), y2: height(mean + error), style: `stroke:${color(series.look)};stroke-width:1.5` }, root);
       if (chart.kind !== "scatter") svg("path", { d: `M${points.map(([at, mean]) => `${x(at)},${height(mean)}`).join("L")}`, style: lineStyle(series.look), class: "line" }, root);
       const every = chart.kind === "curves" ? Math.max(Math.floor(points.length / 7), 1) : 1, shift = Math.floor((order * every) / panel.series.length);
@@ -239,12 +251,13 @@
     grid.style.gridTemplateColumns = `repeat(${across}, minmax(0, 1fr))`;
     for (const panel of panels) {
       const cell = html("div", "", grid);
-      if (panel.name) html("p", "panel-title", cell, `${chart.columns.facet} = ${panel.name}`);
+      if (panel.name) html("p", "panel-title", cell, `${chart.facet} = ${panel.name}`);
       const limits = range(chart, chart.shared ? panels : [panel]);
       const yTicks = chart.log ? decades(...limits) : ticks(...limits, 6);
-      const canvas = frame(chart, width, limits, yTicks, chart.kind === "bars" ? 40 : 10);
-      const stops = (chart.kind === "bars" ? drawBars : drawLines)(chart, panel, canvas, limits);
-      canvas.root.setAttribute("aria-label", `${chart.title}${panel.name ? `, ${chart.columns.facet} ${panel.name}` : ""}: ${panel.series.map((s) => s.name).join(", ")}. Arrow keys read the values.`);
+      const texts = panel.series.flatMap((series) => series.points.map((point) => widthOf(number(point[1]))));
+      const canvas = frame(chart, width, limits, yTicks, grouped(chart) ? Math.max(40, ...texts.map((long) => long + 6)) : 10);
+      const stops = (grouped(chart) ? drawBars : drawLines)(chart, panel, canvas, limits);
+      canvas.root.setAttribute("aria-label", `${chart.title}${panel.name ? `, ${chart.facet} ${panel.name}` : ""}: ${panel.series.map((s) => s.name).join(", ")}. Arrow keys read the values.`);
       cell.append(canvas.root);
       readable(canvas.root, width, stops);
     }
@@ -290,6 +303,10 @@
     name();
     button.hidden = false;
   }
+  const hints = new ResizeObserver((all) => {
+    for (const { target } of all) target.previousElementSibling.hidden = target.scrollWidth <= target.clientWidth;
+  });
+  for (const box of document.querySelectorAll(".scroll")) hints.observe(box);
   defineHatches();
   makePicker();
   makeTheme();
