@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from matplotlib.figure import Figure
 from PIL import Image, ImageSequence
 
-from ubex.report import maps
+from ubex.report import figures, maps
 from ubex.runs import store
 from ubex.runs.folder import SEED, RunFolder
 from ubex.types import InputError
@@ -101,8 +100,8 @@ class Work:
     room: Room
     place: Callable[[str], Path]
     """Where a figure with this name is written."""
-    save: Callable[[Figure, Path], list[Path]]
-    """Writes a figure as PNG and SVG."""
+    document: bool
+    """Whether figures are written as PDF too."""
     skipped: list[str] = field(default_factory=list)
 
     def skip(self, path: Path, why: str) -> None:
@@ -231,8 +230,11 @@ def maps_figure(shelf: Shelf, paths: Sequence[Path], work: Work) -> Picture | No
         return None
     rows = maps.in_rows(found)
     target = work.place(f"maps-{paths[0].parent.parent.name}-seed-{shelf.seed}")
-    drawn = work.save(maps.draw(rows), target)
-    with store.storage(f"read {target.parent}"):
+    figure = maps.draw(rows)
+    with store.storage(f"write figures to {target.parent}"):
+        drawn = figures.save(figure, target)
+        if work.document:
+            figures.save(figure, target, [".pdf"])
         png, svg = (path.read_bytes() for path in drawn)
     night = maps.at_night(svg.decode()).encode()
     size = sum(in_base64(len(data)) for data in (png, svg, night))

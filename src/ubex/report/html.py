@@ -21,7 +21,6 @@ from typing import Any
 
 import jinja2
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from ubex.report import charts, figures, gallery, grids, latex, several
 from ubex.report.grids import command_line, pairs
@@ -64,13 +63,6 @@ class Page:
             free = f"{kind}/{wanted}-{count}"
         self.files.add(free)
         return self.folder / free
-
-    def save(self, figure: Figure, target: Path) -> list[Path]:
-        """Writes a figure as PNG and SVG, and as PDF where that was asked for; the first two are returned."""
-        with store.storage(f"write figures to {target.parent}"):
-            if self.document:
-                figures.save(figure, target, [".pdf"])
-            return figures.save(figure, target)
 
     def keep(self, group: str, shown: Sequence[grids.Grid]) -> None:
         """Writes tables as LaTeX, where that was asked for."""
@@ -182,7 +174,7 @@ def section(run: RunFolder, page: Page) -> dict[str, Any]:
     estimates, comparison = grids.intervals(summary), grids.comparison(run.results)
     page.keep(run.place, [*own, *estimates.values(), *([comparison] if comparison else [])])
     wanted = {spec.metric for spec in run.figures}
-    work = gallery.Work(run, page.folder, page.room, functools.partial(page.place, run.place), page.save)
+    work = gallery.Work(run, page.folder, page.room, functools.partial(page.place, run.place), page.document)
     return {
         "summary": run.spec.get("summary", ""),
         "status": status(run),
@@ -252,7 +244,11 @@ def own_picture(run: RunFolder, index: int, page: Page) -> dict[str, Any]:
 def picture(content: charts.Chart, page: Page, group: str) -> dict[str, Any]:
     """Draws a chart to disk and collects its numbers for the page."""
     target = page.place(group, content.spec.name)
-    png, svg = page.save(figures.draw_chart(content), target)
+    figure = figures.draw_chart(content)
+    with store.storage(f"write figures to {page.folder}"):
+        png, svg = figures.save(figure, target)
+        if page.document:
+            figures.save(figure, target, [".pdf"])
     page.looks |= {series.look for panel in content.panels for series in panel.series}
     page.drawn.append(chart_data(content))
     return {
