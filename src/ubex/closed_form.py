@@ -17,10 +17,11 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 TOLERANCE = 1e-13
-"""Last change of l, relative to its largest entry, at which the fixed point counts as reached."""
+"""Last change of l, relative to its largest entry, at which the fixed point counts as reached in double precision."""
 MAX_ROUNDS = 300
 """Rounds after which it counts as not contracting."""
 
@@ -193,21 +194,36 @@ def local_uncertainty(rows: Rows, roots: Pair, values: Pair, policies: Pair, dis
 def fixed_point(
     start: Float[Array, " S"], step: Callable[[Float[Array, " S"]], Float[Array, " S"]], discount: Scalar
 ) -> tuple[Int[Array, ""], Float[Array, " S"], Bool[Array, ""]]:
-    """l = start + discount^2 step(l) by iteration: the rounds, l, and whether it was reached."""
+    """l = start + discount^2 step(l) by iteration: the rounds, l, and whether it was reached.
+
+    It can be differentiated: l solves a linear equation, whose transpose the same iteration solves.
+    """
     State = tuple[Int[Array, ""], Float[Array, " S"], Float[Array, ""]]
+    Vector = Float[Array, " S"]
+    tolerance = TOLERANCE * float(np.finfo(start.dtype).eps / np.finfo(np.float64).eps)
 
     def go_on(state: State) -> Bool[Array, ""]:
         rounds, local, change = state
-        return (rounds < MAX_ROUNDS) & (change > TOLERANCE * jnp.max(jnp.abs(local)))
+        return (rounds < MAX_ROUNDS) & (change > tolerance * jnp.max(jnp.abs(local)))
 
-    def improve(state: State) -> State:
-        rounds, local, _ = state
-        better = start + discount**2 * step(local)
-        return rounds + 1, better, jnp.max(jnp.abs(better - local))
+    def iterate(start: Vector, more: Callable[[Vector], Vector]) -> tuple[Vector, tuple[Array, Array]]:
+        def improve(state: State) -> State:
+            rounds, local, _ = state
+            better = start + more(local)
+            return rounds + 1, better, jnp.max(jnp.abs(better - local))
 
-    first = (jnp.asarray(0, jnp.int32), start, jnp.asarray(jnp.inf, start.dtype))
-    rounds, local, change = jax.lax.while_loop(go_on, improve, first)
-    return rounds, local, jnp.isfinite(change) & (change <= TOLERANCE * jnp.max(jnp.abs(local)))
+        first = (jnp.asarray(0, jnp.int32), start, jnp.asarray(jnp.inf, start.dtype))
+        rounds, local, change = jax.lax.while_loop(go_on, improve, first)
+        return local, (rounds, change)
+
+    local, (rounds, change) = jax.lax.custom_linear_solve(
+        lambda local: local - discount**2 * step(local),
+        start,
+        solve=lambda _, start: iterate(start, lambda local: discount**2 * step(local)),
+        transpose_solve=lambda transposed, start: iterate(start, lambda local: local - transposed(local)),
+        has_aux=True,
+    )
+    return rounds, local, jnp.isfinite(change) & (change <= tolerance * jnp.max(jnp.abs(local)))
 
 
 class Apart(NamedTuple):

@@ -26,6 +26,8 @@ from ubex.tabular.terminal import terminal_states
 from ubex.tabular.unrolled import Step
 from ubex.types import MDP, KeyLike, Posterior
 
+ArrayOrHost = Array | np.ndarray
+
 
 class Side(NamedTuple):
     """One policy in the mean MDP."""
@@ -88,7 +90,7 @@ def value_covariance(
         now = unrolled_form(problem, (policy, policy), discount, horizon, first_order).now
         return ValueCovariance(np.asarray(now.covariance), np.asarray(level(now.first)), True)
     side = solve(problem, policy, discount)
-    local, _, _ = _evaluate(problem.rows, side, discount, first_order)
+    local, _, _ = evaluate(problem.rows, side, discount, first_order)
     covariance = form.covariance((side.root, side.root), local.states)
     return ValueCovariance(np.asarray(covariance), np.asarray(level(side.v)), bool(local.converged))
 
@@ -140,7 +142,7 @@ def variance(
         converged = True
     else:
         side = solve(problem, policy, discount)
-        local, v, q = _evaluate(problem.rows, side, discount, first_order)
+        local, v, q = evaluate(problem.rows, side, discount, first_order)
         q_mean = jnp.asarray(problem.mean.r) + discount * problem.rows.mean.expect(side.v)
         fields, converged = (v, q, level(side.v), level(q_mean), local.actions), bool(local.converged)
     arrays = [np.asarray(field) for field in fields]
@@ -169,10 +171,18 @@ def moments(source: MDP | Posterior, key: KeyLike | None, num_models: int, ddof:
         rows = DirichletRows(Table(jnp.asarray(mean.p)), total, variances)
         return Problem(source, *centred(mean), rows, MDP(np.asarray(mean.p)[None], np.asarray(mean.r)[None]))
     p, r = resolve(source, key, num_models, ddof)
+    mean, sampled = sample_moments(p, r, ddof)
+    return Problem(source, *centred(mean), sampled, MDP(p, r))
+
+
+def sample_moments(p: Float[ArrayOrHost, "N S A S"], r: Float[ArrayOrHost, "N S A"], ddof: int) -> tuple[MDP, SampledRows]:
+    """The mean of samples, and how they vary about it; also of traced arrays."""
     scale = (p.shape[0] / (p.shape[0] - ddof)) ** 0.5
     centre, level = (x[0] + (x - x[:1]).mean(axis=0) for x in (p, r))  # identical members give that very member
-    sampled = SampledRows(Table(jnp.asarray(centre)), jnp.asarray(scale * (p - centre)), jnp.asarray(scale * (r - level)))
-    return Problem(source, *centred(MDP(jnp.asarray(centre), jnp.asarray(level))), sampled, MDP(p, r))
+    rows = SampledRows(
+        Table(jnp.asarray(centre)), jnp.asarray(scale * (p - centre[None])), jnp.asarray(scale * (r - level[None]))
+    )
+    return MDP(jnp.asarray(centre), jnp.asarray(level)), rows
 
 
 def centred(mean: MDP) -> tuple[MDP, float]:
@@ -195,15 +205,20 @@ def solve(problem: Problem, policy: ArrayLike, discount: float) -> Side:
     if discount == 1.0:
         p, r = (np.asarray(array) for array in problem.members)
         terminal = jnp.asarray(terminal_states(p, r, np.asarray(choice)))
-    rows = jnp.einsum("sa,sat->st", choice, jnp.asarray(problem.mean.p))
+    return side_of(problem.mean, choice, discount, terminal)
+
+
+def side_of(mean: MDP, choice: Float[Array, "S A"], discount: form.Scalar, terminal: Bool[Array, " S"] | None) -> Side:
+    """`solve` for arrays, which may be traced."""
+    rows = jnp.einsum("sa,sat->st", choice, jnp.asarray(mean.p))
     if terminal is not None:
         rows = jnp.where(terminal[None, :], 0.0, rows)
     root = jnp.linalg.inv(jnp.eye(rows.shape[0], dtype=rows.dtype) - discount * rows)
-    return Side(choice, rows, root, root @ jnp.sum(choice * jnp.asarray(problem.mean.r), axis=1))
+    return Side(choice, rows, root, root @ jnp.sum(choice * jnp.asarray(mean.r), axis=1))
 
 
 @functools.partial(jax.jit, static_argnames="first_order")
-def _evaluate(rows: Rows, side: Side, discount: form.Scalar, first_order: bool) -> tuple[Local, Array, Array]:
+def evaluate(rows: Rows, side: Side, discount: form.Scalar, first_order: bool) -> tuple[Local, Array, Array]:
     """As one program: both parts need the product of the mean with the root, by far the largest, and it is made once."""
     pairs = ((side.root, side.root), (side.v, side.v), (side.policy, side.policy))
     local = form.local_uncertainty(rows, *pairs, discount, first_order)

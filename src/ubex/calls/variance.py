@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +15,13 @@ from numpy.typing import ArrayLike
 from ubex import checks
 from ubex.calls import covariance
 from ubex.calls.answers import ValueVariance
+from ubex.calls.covariance import ArrayOrHost
 from ubex.calls.source import Source, common_offset, policy_in, posterior_of, raised, resolve
 from ubex.estimators import Estimator, find, name_of
 from ubex.precision import float64
 from ubex.tabular import bellman, uncertainty, unrolled
 from ubex.tabular.assumptions import visits_no_state_twice
-from ubex.tabular.bellman import Policy, Values
+from ubex.tabular.bellman import Policy, Scalar, Values
 from ubex.tabular.posterior import TabularPosterior
 from ubex.tabular.terminal import terminal_states
 from ubex.types import MDP, InputError, KeyLike, Posterior, UbexWarning
@@ -126,7 +128,8 @@ def value_variance(
     if offset:
         r, average = r - offset, MDP(average.p, jnp.asarray(average.r) - offset)
     if steps is None:
-        result = over_chunks(chosen, p, r, average, actions, discount, terminal, float(u_min), ddof)
+        parts = chunk_slices(p.shape[0], p.nbytes)
+        result = over_chunks(chosen, p, r, average, actions, discount, terminal, float(u_min), ddof, parts)
     else:
         result = _unrolled(
             chosen, on_device(p, r, slice(None)), average, actions, discount, steps, u_min=float(u_min), ddof=ddof
@@ -151,20 +154,21 @@ def warn(message: str) -> None:
 
 def over_chunks(
     estimator: Estimator,
-    p: Float[np.ndarray, "N S A S"],
-    r: Float[np.ndarray, "N S A"],
+    p: Float[ArrayOrHost, "N S A S"],
+    r: Float[ArrayOrHost, "N S A"],
     average: MDP,
     policy: Policy,
-    discount: float,
+    discount: Scalar,
     terminal: Bool[jax.Array, " S"] | None,
-    u_min: float,
+    u_min: Scalar,
     ddof: int,
+    chunks: Sequence[slice],
 ) -> uncertainty.Uncertainty:
-    """Algorithm 1 with the members handled chunk by chunk."""
+    """Algorithm 1 with the members handled chunk by chunk; also on traced arrays."""
     mean_values = values(average, policy, discount, terminal)
     members: list[Values] = []
     parts: list[bellman.Moments] = []
-    for part in chunk_slices(p.shape[0], p.nbytes):
+    for part in chunks:
         chunk = on_device(p, r, part)
         if estimator.centred:
             change = _changes(chunk, average.p, mean_values, policy)
@@ -190,12 +194,12 @@ def over_chunks(
     return found._replace(clipped=jnp.mean(rewards(u_min=-jnp.inf)[1] < local[1]))
 
 
-def on_device(p: Float[np.ndarray, "N S A S"], r: Float[np.ndarray, "N S A"], part: slice) -> MDP:
+def on_device(p: Float[ArrayOrHost, "N S A S"], r: Float[ArrayOrHost, "N S A"], part: slice) -> MDP:
     """Some members of the ensemble, where JAX computes."""
     return MDP(jax.device_put(p[part]), jax.device_put(r[part]))
 
 
-def values(mdp: MDP, policy: Policy, discount: float, terminal: Bool[jax.Array, " S"] | None) -> Values:
+def values(mdp: MDP, policy: Policy, discount: Scalar, terminal: Bool[jax.Array, " S"] | None) -> Values:
     """`bellman.solve` in three compiled pieces."""
     solved: Values = _with_actions(mdp, _solve(*_equation(mdp, policy, discount, terminal)), discount)
     return solved
