@@ -57,6 +57,12 @@ def discrete_sizes(env: Any) -> tuple[int, int, int, int]:
 
 
 def size_and_start(name: str, kind: str, space: Any, most: int = checks.MOST) -> tuple[int, int]:
-    """How many numbers a Discrete space has, and the first of them."""
+    """How many numbers a Discrete space has, and the first of them.
+
+    Example:
+        >>> from gymnasium import spaces
+        >>> size_and_start("Line", "action", spaces.Discrete(3, start=-1))
+        (3, -1)
+    """
     size = checks.whole(f"the size of the {kind} space of {name}", space.n, 1, most)
     return size, checks.whole(f"the start of the {kind} space of {name}", space.start, -checks.MOST)
