@@ -88,11 +88,18 @@ def value_covariance(
     level = functools.partial(raised, offset=problem.offset, discount=discount, horizon=horizon)
     if horizon is not None:
         now = unrolled_form(problem, (policy, policy), discount, horizon, first_order).now
-        return ValueCovariance(np.asarray(now.covariance), np.asarray(level(now.first)), True)
+        return ValueCovariance(no_negative_variance(now.covariance), np.asarray(level(now.first)), True)
     side = solve(problem, policy, discount)
     local, _, _ = evaluate(problem.rows, side, discount, first_order)
     covariance = form.covariance((side.root, side.root), local.states)
-    return ValueCovariance(np.asarray(covariance), np.asarray(level(side.v)), bool(local.converged))
+    return ValueCovariance(no_negative_variance(covariance), np.asarray(level(side.v)), bool(local.converged))
+
+
+def no_negative_variance(covariance: Float[Array, "S S"]) -> Float[np.ndarray, "S S"]:
+    """On the host, with a diagonal of at least 0: what is below is rounding."""
+    found = np.array(covariance)
+    np.fill_diagonal(found, np.maximum(np.diag(found), 0.0))
+    return found
 
 
 @float64
