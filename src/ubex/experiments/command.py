@@ -124,7 +124,7 @@ def train_flags() -> type[Any]:
     tabular, deep = ({field.name for field in dataclasses.fields(kind)} - {"study"} for kind in (Train, TrainDeep))
     both = unset(Train, tabular & deep, "", env=f"{Train.env}, or {TrainDeep.env} with --steps")
     only_tabular = unset(Train, tabular - deep, "Only tabular agents take these, on environments with Discrete spaces.")
-    text = "Only deep agents take these, on environments with a Box of observations. --steps has to be among them."
+    text = "Only deep agents take these. Of them, --steps has to be given."
     only_deep = unset(TrainDeep, deep - tabular, text, steps="", preset=f"{AUTO}, by device")
     resume = "Go on with the run in this folder, with the settings that it began with. Only run options may be added."
     return with_run_flags(
