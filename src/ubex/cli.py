@@ -261,7 +261,7 @@ class Evaluate:
 class Report:
     """Make figures, tables and one self-contained HTML page from what is on disk."""
 
-    folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER ...")]
+    folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDERS")]
     """Run folders, or folders that hold run folders. Several share one page, and curves with the same axes one chart."""
     out: Path | None = None
     """The folder of the page. By default it is `report` in the folder, or in the one that holds all of them."""
