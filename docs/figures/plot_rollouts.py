@@ -12,7 +12,7 @@ from ubex.report import charts, figures
 
 HERE = Path(__file__).resolve().parent
 TABLES, PICTURE = HERE.parents[1] / "studies" / "trusted-rollouts", HERE / "rollouts.svg"
-RULES = {"together": "together (published)", "box": "box", "prior": "box, longer training, reward prior"}
+RULES = {"together": "together (published)", "box": "box", "trusted-0": "trusted (box, longer training, prior)"}
 PANELS = {"outside_share": "predictions outside the data", "critic_std": "spread of the critics, median", "return": "return"}
 SMALLEST = 1e-5
 """Share that is drawn where there is none, on a logarithmic axis."""
