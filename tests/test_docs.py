@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium
 import pandas as pd
 import plot_cost
+import plot_deep_sea
 import plot_locomotion
 import plot_pendulum
 import plot_rollouts
@@ -180,7 +181,7 @@ def test_messages_of_the_troubleshooting_page_are_in_the_source() -> None:
             assert fragment.strip() in whole, f"{message}: {fragment!r}"
 
 
-@pytest.mark.parametrize("module", [plot_cost, plot_locomotion, plot_pendulum, plot_rollouts])
+@pytest.mark.parametrize("module", [plot_cost, plot_deep_sea, plot_locomotion, plot_pendulum, plot_rollouts])
 def test_pictures_are_drawn_from_the_numbers_that_are_kept(module: ModuleType) -> None:
     assert module.PICTURE.read_text() == as_svg(module.draw), f"run: python docs/figures/{module.__name__}.py"
 
