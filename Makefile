@@ -14,7 +14,7 @@ WEB := tests/report/test_browser.py tests/report/test_site.py tests/test_wheel.p
 PUBLISHED := tests/tabular/test_loop.py::test_deep_sea_10_has_the_published_regret
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-.PHONY: help setup browser demo test test-parts test-numbers test-web test-pybullet fuzz coverage lint docs bench lock clean
+.PHONY: help setup browser demo test test-parts test-numbers test-web test-pybullet fuzz coverage lint docs wheel bench lock clean
 
 help:
 	@echo "make demo   set up everything, compute the paper's Table 1, let every agent explore DeepSea, end in a page"
@@ -27,6 +27,7 @@ help:
 	@echo "make coverage  the tests, and which lines of src/ubex they reach"
 	@echo "make docs   the documentation as a site in build/site"
 	@echo "make lint   ruff and mypy"
+	@echo "make wheel  the wheel in dist, as pip install . builds it"
 	@echo "make bench  measured speed ratios"
 	@echo "make lock   resolve the dependencies again (needs uv)"
 
@@ -70,6 +71,9 @@ lint: setup
 docs: setup
 	@$(BIN)/sphinx-build --fail-on-warning --keep-going --fresh-env --quiet -c docs -d build/doctrees . build/site
 	@echo "docs: build/site/index.html"
+
+wheel: setup
+	@$(BIN)/hatchling build --target wheel --directory dist
 
 bench: setup
 	@$(BIN)/ubex bench tabular

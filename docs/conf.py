@@ -28,7 +28,7 @@ docs/deep
 docs/locomotion
 docs/troubleshooting
 docs/from-stable-baselines3
-docs/coming-from
+docs/comparison
 examples/README
 ```
 

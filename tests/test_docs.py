@@ -186,6 +186,13 @@ def test_the_readme_counts_the_comparisons_that_the_results_page_has() -> None:
         assert f"| {number} numbers | {outcome}" in PAGES["README.md"]
 
 
+def test_speeds_of_the_comparison_are_those_of_the_pages_that_it_names() -> None:
+    rows = re.findall(r"^\|[^|]+\| ([\d,.]+[^|]*) \|[^|]+\| \[(\w+\.md)\]", PAGES["docs/comparison.md"], re.MULTILINE)
+    assert len(rows) == 6
+    for number, page in rows:
+        assert number in PAGES[f"docs/{page}"], (number, page)
+
+
 def test_messages_of_the_troubleshooting_page_are_in_the_source() -> None:
     source = "\n".join(path.read_text() for path in sorted((ROOT / "src").rglob("*.py")))
     whole = re.sub(r'"\s*\n\s*f?"', "", source)  # strings that go on in the next line

@@ -1,4 +1,4 @@
-"""The project's own promises: the lock, the documents, and the memory that a call takes."""
+"""The project's own promises: the lock, the workflow, the image, the documents, and the memory that a call takes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
+from bootstrap import MIN_PYTHON
 
+import ubex
 from ubex.bench import tabular
 from ubex.doctor import KNOWN_BAD_JAX
 from ubex.report import markdown
@@ -18,6 +22,8 @@ from ubex.report import markdown
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = (ROOT / "requirements.lock").read_text()
 EQUATIONS = (ROOT / "docs" / "equations.md").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYTHONS = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d+$", line)]
 
 
 def test_lock_names_no_index_and_pins_everything() -> None:
@@ -59,11 +65,50 @@ def test_every_function_in_the_equations_page_exists(name: str) -> None:
     pytest.fail(name)
 
 
-def test_every_test_in_the_equations_page_exists() -> None:
-    named = set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", EQUATIONS))
-    assert len(named) > 15
+@pytest.mark.parametrize(("page", "least"), [("docs/equations.md", 15), ("SECURITY.md", 2)])
+def test_every_test_that_a_page_names_exists(page: str, least: int) -> None:
+    text = (ROOT / page).read_text()
+    named = set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text))
+    assert len(named) > least
     for file, function in named:
         assert f"def {function}(" in (ROOT / file).read_text(), f"{file}::{function}"
+    assert all((ROOT / file).is_file() for file in re.findall(r"`(tests/[\w/]+\.py)`", text))
+
+
+def test_the_workflow_calls_targets_that_exist_with_the_pythons_that_are_declared() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    job = workflow["jobs"]["make"]
+    matrix = job["strategy"]["matrix"]
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    called = {*matrix["target"], *(extra["target"] for extra in matrix["include"])}
+    assert called == {"test", "lint", "test-web", "test-pybullet", "docs", "wheel"}
+    assert called <= set(targets)
+    assert [step["run"] for step in job["steps"] if "run" in step] == ["make ${{ matrix.target }}"]
+    assert matrix["python"] == PYTHONS
+    assert {extra["python"] for extra in matrix["include"]} <= set(PYTHONS)
+    assert PROJECT["requires-python"] == f">={PYTHONS[0]}" == ">=" + ".".join(map(str, MIN_PYTHON))
+    assert workflow["permissions"] == {"contents": "read"}
+    assert all(re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"]) for step in job["steps"] if "uses" in step)
+
+
+def test_the_image_copies_what_exists_and_has_a_supported_python() -> None:
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    assert [line for line in lines if line.startswith("FROM ")] in [[f"FROM python:{version}-slim"] for version in PYTHONS]
+    copied = [word for line in lines if line.startswith("COPY ") for word in line.split()[1:-1]]
+    assert {"requirements.lock", "pyproject.toml", "src", PROJECT["readme"], *PROJECT["license-files"]} == set(copied)
+    assert all((ROOT / name).exists() for name in copied)
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert [line[1:] for line in ignored if line.startswith("!")] == copied
+
+
+def test_the_citation_is_of_this_version_and_these_authors() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == PROJECT["version"] == ubex.__version__
+    assert citation["license"] == PROJECT["license"]
+    assert citation["authors"] == PROJECT["authors"]
+    (paper,) = citation["references"]
+    assert [author["family-names"] for author in paper["authors"]] == ["Luis", "Bottero", "Vinogradska", "Berkenkamp", "Peters"]
+    assert (paper["title"], paper["year"]) == ("Model-Based Uncertainty in Value Functions", 2023)
 
 
 def test_importing_ubex_does_not_import_the_deep_side() -> None:

@@ -316,6 +316,7 @@ def test_a_file_does_not_say_what_is_imported(tmp_path: Path, monkeypatch: pytes
     for use in (lambda agent: agent.evaluate(1), lambda agent: agent.film(), lambda agent: agent.learn(1)):
         with pytest.raises(InputError, match="the file names stranger:Maze, code that would be imported"):
             use(Agent.load("agent.ubex"))
+    assert Agent.load("agent.ubex").env is None  # loading alone makes no environment
     assert cli.run(["evaluate", "agent.ubex"]) == 2
     state, payload = Agent("psrl", "deep-sea", env_args={"size": 3}).state, checkpoint.read_sound(Path("agent.ubex"))
     assert payload is not None

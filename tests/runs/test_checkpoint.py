@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,9 +50,27 @@ def test_same_state_same_bytes() -> None:
     assert pack(1, state(), {"a": 1}) == pack(1, state(), {"a": 1})
 
 
+class Touch:
+    """Makes a file when it comes out of a pickle."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return open, (str(self.path), "w")
+
+
 def test_no_pickle_goes_in_or_comes_out(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="arrays and numbers only"):
         CheckpointFolder(tmp_path).save(0, {"f": np.array([object()])}, {})
+    meta = json.dumps({"step": 0, "notes": {}, "leaves": [{"path": "['f']", "key": None}]})
+    buffer, came_out = io.BytesIO(), tmp_path / "came-out"
+    np.savez(buffer, meta=np.frombuffer(meta.encode(), np.uint8), leaf0=np.array([Touch(came_out)]))
+    payload = buffer.getvalue()
+    (tmp_path / "000000000001.ckpt").write_bytes(MAGIC + checksum(payload).encode() + b"\n" + payload)
+    with pytest.raises(InputError, match="is not a checkpoint of this version"):
+        CheckpointFolder(tmp_path).load({"f": np.zeros(1)})
+    assert not came_out.exists()
 
 
 def test_only_the_newest_are_kept(tmp_path: Path) -> None:
