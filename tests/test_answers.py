@@ -39,6 +39,11 @@ def test_pictures_show_the_states_or_a_grid_of_them() -> None:
     np.testing.assert_array_equal(maps[1].images[0].get_array(), [[2.0, 0.0]])
 
 
+def test_a_picture_is_shown_by_a_notebook_that_knows_nothing_of_matplotlib() -> None:
+    for picture in (FOUND.plot(), FOUND.plot(shape=(1, 3))):
+        assert picture._repr_png_()[:4] == b"\x89PNG"  # type: ignore[attr-defined]
+
+
 def test_the_probability_that_a_policy_is_better() -> None:
     found = PolicyDifference(np.array([1.0, 0.0, -2.0, 3.0]), np.array([1.0, 0.0, 0.0, 0.0]), True)
     np.testing.assert_allclose(found.probability, [0.8413447, 0.5, 0.0, 1.0], rtol=1e-6)

@@ -1,9 +1,11 @@
-"""Every program in examples/ runs, is short, and says what it should."""
+"""Every program and notebook in examples/ runs, is short, and says what it should."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -13,7 +15,10 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parent.parent / "examples"
 EXAMPLES = sorted(path.stem for path in FOLDER.glob("*.py"))
+NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 MAX_LINES = 60
+MAX_BYTES = 60_000
+"""Of a notebook with its pictures."""
 
 SAYS = {
     "posterior_variance": "exact-ube      0.860 ± 0.037",
@@ -68,3 +73,28 @@ def test_ray_sweep_runs_and_continues(
     run("ray_sweep", small, monkeypatch)  # nothing is left to do, so Ray is not started
     assert "0 finished, 2 were there before, 0 failed" in capsys.readouterr().out
     assert (tmp_path / "sweep" / "report" / "index.html").is_file()
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebook_has_the_form_that_jupyter_opens(name: str) -> None:
+    text = (FOLDER / name).read_text()
+    book = json.loads(text)
+    assert len(text) < MAX_BYTES
+    assert (book["nbformat"], book["nbformat_minor"], book["metadata"]["kernelspec"]["name"]) == (4, 5, "python3")
+    names = [cell["id"] for cell in book["cells"]]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[\w-]{1,64}", one) for one in names)
+    parts = {"markdown": set(), "code": {"execution_count", "outputs"}}
+    for cell in book["cells"]:
+        assert set(cell) == {"cell_type", "id", "metadata", "source"} | parts[cell["cell_type"]]
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebook_runs_and_prints_what_it_shows(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its cells are plain Python, so no Jupyter is needed."""
+    known: dict[str, object] = {}
+    for cell in json.loads((FOLDER / name).read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), f"{name}, cell {cell['id']}", "exec"), known)
+            printed = [output["text"] for output in cell["outputs"] if output["output_type"] == "stream"]
+            assert capsys.readouterr().out == "".join(line for lines in printed for line in lines), cell["id"]

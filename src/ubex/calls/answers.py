@@ -87,16 +87,16 @@ class ValueVariance(NamedTuple):
             >>> len(found.plot().axes), len(found.plot(shape=(2, 3)).axes)
             (1, 4)
         """
-        from matplotlib.figure import Figure
+        from ubex.calls.picture import Picture
 
         if shape is None:
-            figure = Figure(figsize=(7.0, 3.2), layout="constrained")
+            figure = Picture(figsize=(7.0, 3.2), layout="constrained")
             draw_states(figure.subplots(), self.v_mean, *self.interval(confidence))
             return figure
         rows, columns = (checks.whole("shape", one, 1) for one in checks.pair("shape", shape))
         if self.v.size - rows * columns not in (0, 1):
             raise InputError(f"shape {rows} x {columns} has {rows * columns} places, but there are {self.v.size} states")
-        figure = Figure(figsize=(8.0, 3.6), layout="constrained")
+        figure = Picture(figsize=(8.0, 3.6), layout="constrained")
         maps = (("mean value", self.v_mean), ("standard deviation", _deviation(self.v)))
         for axes, (title, values) in zip(figure.subplots(1, 2), maps, strict=True):
             image = axes.imshow(
