@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -64,13 +62,6 @@ def test_every_test_in_the_equations_page_exists() -> None:
     assert len(named) > 15
     for file, function in named:
         assert f"def {function}(" in (ROOT / file).read_text(), f"{file}::{function}"
-
-
-def test_importing_ubex_does_not_import_the_deep_side() -> None:
-    """Which takes as long as everything else; `ubex.Agent` imports it when one is made."""
-    code = "import sys, ubex; ubex.Agent; print([name for name in ('optax', 'equinox', 'ubex.deep') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_the_results_page_is_what_the_report_writes(tmp_path: Path) -> None:
