@@ -12,7 +12,7 @@ PACKAGE = ROOT / "src" / "ubex"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
-    {"types"},
+    {"types", "lazy"},
     {"precision", "checks", "imports", "ube", "closed_form"},
     {"fields", "keys"},
     {"estimators", "envs"},
@@ -67,8 +67,13 @@ def test_files_stay_small_and_say_what_they_are(path: Path) -> None:
 
 
 def test_the_root_only_exports_names() -> None:
+    """Imports for type checkers, tables of names, and the one call that makes the names lazy."""
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
-    assert {type(node) for node in tree.body} <= {ast.Expr, ast.ImportFrom, ast.Assign}
+    assert {type(node) for node in tree.body} <= {ast.Expr, ast.Import, ast.ImportFrom, ast.If, ast.Assign}
+    (only,) = (node for node in tree.body if isinstance(node, ast.If))
+    assert ast.unparse(only.test) == "typing.TYPE_CHECKING"
+    assert {type(node) for node in only.body} == {ast.ImportFrom}
+    assert not only.orelse
 
 
 def test_every_test_file_mirrors_a_module() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -109,13 +107,6 @@ def test_the_citation_is_of_this_version_and_these_authors() -> None:
     (paper,) = citation["references"]
     assert [author["family-names"] for author in paper["authors"]] == ["Luis", "Bottero", "Vinogradska", "Berkenkamp", "Peters"]
     assert (paper["title"], paper["year"]) == ("Model-Based Uncertainty in Value Functions", 2023)
-
-
-def test_importing_ubex_does_not_import_the_deep_side() -> None:
-    """Which takes as long as everything else; `ubex.Agent` imports it when one is made."""
-    code = "import sys, ubex; ubex.Agent; print([name for name in ('optax', 'equinox', 'ubex.deep') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_the_results_page_is_what_the_report_writes(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ TABLE = HERE.parents[1] / "tests" / "test_architecture.py"
 TARGET = HERE / "architecture.svg"
 WORDS = {
     "types": "MDP, moments, answers",
+    "lazy": "imported when asked for",
     "keys": "random keys by name",
     "precision": "64-bit inside calls",
     "checks": "what callers hand in",

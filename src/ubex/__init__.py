@@ -1,21 +1,27 @@
 """ubex: uncertainty Bellman equations in JAX. How sure is an agent of its values, and where should it look next?"""
 
-from ubex.calls import (
-    PolicyDifference,
-    ValueCovariance,
-    ValueVariance,
-    policy_difference,
-    value_covariance,
-    value_variance,
-)
-from ubex.envs import ENVS
-from ubex.envs.base import TabularEnv
-from ubex.estimators import ESTIMATORS, Estimator
-from ubex.learn.agent import Agent
-from ubex.learn.tabular import Training, train
-from ubex.runs.folder import load_curves, load_results
-from ubex.tabular.posterior import DirichletNormal, DirichletNormalGamma
-from ubex.types import MDP, InputError, NextValues, Posterior, Transitions, UbexWarning
+import typing
+
+from ubex import envs as envs  # so that Gymnasium knows our environments
+from ubex import lazy
+
+if typing.TYPE_CHECKING:
+    from ubex.calls import (
+        PolicyDifference,
+        ValueCovariance,
+        ValueVariance,
+        policy_difference,
+        value_covariance,
+        value_variance,
+    )
+    from ubex.envs import ENVS
+    from ubex.envs.base import TabularEnv
+    from ubex.estimators import ESTIMATORS, Estimator
+    from ubex.learn.agent import Agent
+    from ubex.learn.tabular import Training, train
+    from ubex.runs.folder import load_curves, load_results
+    from ubex.tabular.posterior import DirichletNormal, DirichletNormalGamma
+    from ubex.types import MDP, InputError, NextValues, Posterior, Transitions, UbexWarning
 
 __version__ = "0.1.0"
 
@@ -45,3 +51,30 @@ __all__ = [
     "value_covariance",
     "value_variance",
 ]
+
+_HOMES = {
+    "ENVS": "ubex.envs",
+    "ESTIMATORS": "ubex.estimators",
+    "MDP": "ubex.types",
+    "Agent": "ubex.learn.agent",
+    "DirichletNormal": "ubex.tabular.posterior",
+    "DirichletNormalGamma": "ubex.tabular.posterior",
+    "Estimator": "ubex.estimators",
+    "InputError": "ubex.types",
+    "NextValues": "ubex.types",
+    "PolicyDifference": "ubex.calls",
+    "Posterior": "ubex.types",
+    "TabularEnv": "ubex.envs.base",
+    "Training": "ubex.learn.tabular",
+    "Transitions": "ubex.types",
+    "UbexWarning": "ubex.types",
+    "ValueCovariance": "ubex.calls",
+    "ValueVariance": "ubex.calls",
+    "load_curves": "ubex.runs.folder",
+    "load_results": "ubex.runs.folder",
+    "policy_difference": "ubex.calls",
+    "train": "ubex.learn.tabular",
+    "value_covariance": "ubex.calls",
+    "value_variance": "ubex.calls",
+}
+lazy.install(__name__, _HOMES)

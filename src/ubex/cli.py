@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ubex import __version__, checks
-from ubex.runs.store import StorageError
+from ubex.runs.disk import StorageError
 from ubex.types import InputError
 
 if TYPE_CHECKING:
@@ -231,7 +231,8 @@ class Evaluate:
     def __call__(self) -> int:
         """Evaluates every agent that is there."""
         from ubex.learn.agent import AGENT_FILE, Agent
-        from ubex.runs.store import ARTIFACTS, write_atomically
+        from ubex.runs.disk import write_atomically
+        from ubex.runs.store import ARTIFACTS
 
         target = self.target
         files = [target] if target.is_file() else sorted(target.glob(f"{ARTIFACTS}/*/seed-*/{AGENT_FILE}"))

@@ -5,17 +5,28 @@ An ensemble of MDPs (samples of a posterior) is one `MDP` whose arrays have a le
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import ArrayLike
 
-Key: TypeAlias = PRNGKeyArray
-"""An explicit JAX random key."""
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, PRNGKeyArray
 
-KeyLike: TypeAlias = int | PRNGKeyArray | np.ndarray
-"""What the public functions take as a key: a JAX key, or an integer seed."""
+    Key: TypeAlias = PRNGKeyArray
+    """An explicit JAX random key."""
+
+    KeyLike: TypeAlias = int | PRNGKeyArray | np.ndarray
+    """What the public functions take as a key: a JAX key, or an integer seed."""
+else:
+
+    def __getattr__(name: str) -> Any:
+        """`Key` and `KeyLike`, which JAX has to be imported for; checks of input and the command line do without it."""
+        if name not in ("Key", "KeyLike"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from jaxtyping import PRNGKeyArray
+
+        return PRNGKeyArray if name == "Key" else int | PRNGKeyArray | np.ndarray
 
 
 class InputError(ValueError):

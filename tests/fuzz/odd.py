@@ -16,7 +16,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ubex import InputError
-from ubex.runs.store import StorageError
+from ubex.runs.disk import StorageError
 
 EXAMPLES = int(os.environ.get("UBEX_FUZZ", "300"))
 """Inputs of all campaigns together; `make fuzz` tries 10,000."""

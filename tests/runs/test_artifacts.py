@@ -16,8 +16,8 @@ from rich.console import Console
 
 from ubex.runs import jobs, runner, store
 from ubex.runs.checkpoint import CheckpointFolder
+from ubex.runs.disk import StorageError
 from ubex.runs.records import Context
-from ubex.runs.store import StorageError
 from ubex.types import InputError
 
 ON_RAY = """

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ubex.runs.checkpoint import KEEP, MAGIC, CheckpointFolder, pack
-from ubex.runs.store import checksum
+from ubex.runs.disk import checksum
 from ubex.types import InputError
 
 

@@ -20,8 +20,8 @@ from engines import Batched, Environment, Failing, Mortal, Pooled, Quick, Resuma
 from rich.console import Console
 
 from ubex.runs import runner, store
+from ubex.runs.disk import StorageError
 from ubex.runs.folder import load_curves, load_results
-from ubex.runs.store import StorageError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

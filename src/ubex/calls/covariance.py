@@ -150,7 +150,7 @@ def variance(
     else:
         side = solve(problem, policy, discount)
         local, v, q = evaluate(problem.rows, side, discount, first_order)
-        q_mean = jnp.asarray(problem.mean.r) + discount * problem.rows.mean.expect(side.v)
+        q_mean = jnp.asarray(np.asarray(problem.mean.r) + discount * np.asarray(problem.rows.mean.expect(side.v)))
         fields, converged = (v, q, level(side.v), level(q_mean), local.actions), bool(local.converged)
     arrays = [np.asarray(field) for field in fields]
     arrays[:2] = (np.maximum(array, 0.0) for array in arrays[:2])  # what is below is rounding
@@ -172,10 +172,10 @@ def moments(source: MDP | Posterior, key: KeyLike | None, num_models: int, ddof:
     if isinstance(source, TabularPosterior):
         checks.fits("the closed form, with an array", source.transitions.alpha.shape, copies=4)
         mean = MDP(*map(jnp.asarray, checks.mdp_arrays(source.mean())))
-        total, variances = (jnp.asarray(x) for x in (source.transitions.alpha.sum(axis=-1), source.rewards.variance()))
-        known = jnp.arange(variances.shape[0])[:, None] == variances.shape[0] - 1
-        variances = jnp.where(known, 0.0, variances) if source.terminal else variances
-        rows = DirichletRows(Table(jnp.asarray(mean.p)), total, variances)
+        total, variances = source.transitions.alpha.sum(axis=-1), np.array(source.rewards.variance())
+        if source.terminal:
+            variances[-1] = 0.0
+        rows = DirichletRows(Table(jnp.asarray(mean.p)), jnp.asarray(total), jnp.asarray(variances))
         return Problem(source, *centred(mean), rows, MDP(np.asarray(mean.p)[None], np.asarray(mean.r)[None]))
     p, r = resolve(source, key, num_models, ddof)
     mean, sampled = sample_moments(p, r, ddof)
@@ -201,8 +201,8 @@ def centred(mean: MDP) -> tuple[MDP, float]:
 def probabilities(problem: Problem, policy: ArrayLike) -> Float[Array, "S A"]:
     """The policy as probabilities."""
     num_states, num_actions = jnp.asarray(problem.mean.r).shape
-    choice = jnp.asarray(policy_in(problem.source, policy, num_states, num_actions))
-    return jax.nn.one_hot(choice, num_actions, dtype=jnp.float64) if choice.ndim == 1 else choice
+    choice = policy_in(problem.source, policy, num_states, num_actions)
+    return jnp.asarray(np.eye(num_actions)[choice] if choice.ndim == 1 else choice)
 
 
 def solve(problem: Problem, policy: ArrayLike, discount: float) -> Side:
@@ -220,8 +220,13 @@ def side_of(mean: MDP, choice: Float[Array, "S A"], discount: form.Scalar, termi
     rows = jnp.einsum("sa,sat->st", choice, jnp.asarray(mean.p))
     if terminal is not None:
         rows = jnp.where(terminal[None, :], 0.0, rows)
-    root = jnp.linalg.inv(jnp.eye(rows.shape[0], dtype=rows.dtype) - discount * rows)
+    root = jnp.linalg.inv(_one_minus(discount * rows))
     return Side(choice, rows, root, root @ jnp.sum(choice * jnp.asarray(mean.r), axis=1))
+
+
+@jax.jit
+def _one_minus(x: Float[Array, "S S"]) -> Float[Array, "S S"]:
+    return jnp.eye(x.shape[0], dtype=x.dtype) - x
 
 
 @functools.partial(jax.jit, static_argnames="first_order")

@@ -1,35 +1,49 @@
-"""One file per environment, and the table of them. A new environment is one file, its import and one line in `ENVS`."""
+"""One file per environment, and the table of them. A new environment is one file and one line in `ENVS`."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from importlib import util
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ubex.envs import chain, deep_sea, loop, n_room, river_swim, sparse_pendulum, toy
-from ubex.envs.base import TabularEnv
-from ubex.envs.continuous import ContinuousEnv
+from ubex import lazy
+
+if TYPE_CHECKING:
+    from ubex.envs.base import TabularEnv
+    from ubex.envs.continuous import ContinuousEnv
+
+lazy.install(__name__)
 
 
 class Entry(NamedTuple):
     """A line of the table."""
 
     summary: str
-    make: Callable[..., TabularEnv | ContinuousEnv]
-    """Makes it; what it takes are the settings that people may give."""
+    place: str
+    """The file in this folder and the function in it, `file:function`; imported when one is made."""
+
+    @property
+    def make(self) -> Callable[..., TabularEnv | ContinuousEnv]:
+        """Makes it; what it takes are the settings that people may give."""
+        file, name = self.place.split(":")
+        function: Callable[..., TabularEnv | ContinuousEnv] = getattr(importlib.import_module(f"{__name__}.{file}"), name)
+        return function
 
 
 ENVS: Mapping[str, Entry] = MappingProxyType(
     {
-        "toy": Entry(toy.SUMMARY, toy.toy),
-        "deep-sea": Entry(deep_sea.SUMMARY, deep_sea.deep_sea),
-        "n-room": Entry("any number of connected rooms with slippery moves", n_room.n_room),
-        "seven-room": Entry(n_room.SUMMARY, n_room.seven_room),
-        "river-swim": Entry(river_swim.SUMMARY, river_swim.river_swim),
-        "chain": Entry(chain.SUMMARY, chain.chain),
-        "loop": Entry(loop.SUMMARY, loop.loop),
-        "sparse-pendulum": Entry(sparse_pendulum.SUMMARY, sparse_pendulum.sparse_pendulum),
+        "toy": Entry("the paper's five-state toy example with uncertain delta and beta", "toy:toy"),
+        "deep-sea": Entry("DeepSea: a grid in which only going right all the way down pays", "deep_sea:deep_sea"),
+        "n-room": Entry("any number of connected rooms with slippery moves", "n_room:n_room"),
+        "seven-room": Entry("the paper's seven connected rooms with slippery moves", "n_room:seven_room"),
+        "river-swim": Entry("RiverSwim: a small reward downstream, a large one against the current", "river_swim:river_swim"),
+        "chain": Entry("Chain: a large reward at the end of five states, and a tempting way back", "chain:chain"),
+        "loop": Entry("Loop: two loops from one state; the one that is harder to learn pays twice as much", "loop:loop"),
+        "sparse-pendulum": Entry(
+            "the paper's pendulum swing-up that pays only near the top", "sparse_pendulum:sparse_pendulum"
+        ),
     }
 )
 

@@ -17,7 +17,6 @@ from ubex import checks
 from ubex.envs.base import Step, TabularEnv, finite_horizon_optimum
 from ubex.types import MDP, Key
 
-SUMMARY = "Chain: a large reward at the end of five states, and a tempting way back"
 STATES = 5
 BACK, END = 2.0, 10.0
 HORIZON = 100

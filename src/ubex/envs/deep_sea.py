@@ -22,7 +22,6 @@ from ubex.envs.base import Step, TabularEnv, finite_horizon_optimum
 from ubex.keys import named
 from ubex.types import MDP, Key
 
-SUMMARY = "DeepSea: a grid in which only going right all the way down pays"
 COST = 0.01
 
 

@@ -14,7 +14,6 @@ from ubex import checks
 from ubex.envs.base import TabularEnv, finite_horizon_optimum, table_step
 from ubex.types import MDP
 
-SUMMARY = "Loop: two loops from one state; the one that is harder to learn pays twice as much"
 EASY, HARD = (1, 2, 3, 4), (5, 6, 7, 8)
 HORIZON = 100
 

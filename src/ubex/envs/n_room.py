@@ -15,7 +15,6 @@ from ubex import checks
 from ubex.envs.base import TabularEnv, finite_horizon_optimum, table_step
 from ubex.types import MDP
 
-SUMMARY = "the paper's seven connected rooms with slippery moves"
 ROOM = 5
 ROOMS_PER_ROW = 5
 SUCCESS = 0.95

@@ -15,7 +15,6 @@ from ubex import checks
 from ubex.envs.base import TabularEnv, finite_horizon_optimum, table_step
 from ubex.types import MDP
 
-SUMMARY = "RiverSwim: a small reward downstream, a large one against the current"
 SMALL, LARGE = 0.005, 1.0
 BACK, STAY, ON = 0.05, 0.6, 0.35
 FIRST_ON, LAST_STAY = 0.6, 0.6

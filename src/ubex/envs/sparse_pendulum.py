@@ -21,7 +21,6 @@ from ubex.envs import canvas
 from ubex.envs.continuous import ContinuousEnv, ContinuousStep
 from ubex.types import Key
 
-SUMMARY = "the paper's pendulum swing-up that pays only near the top"
 MASS, LENGTH, FRICTION, GRAVITY = 0.3, 0.5, 0.005, 9.81
 INERTIA = MASS * LENGTH**2
 STEPS_PER_SECOND = 80

@@ -15,7 +15,6 @@ from ubex import checks
 from ubex.envs.base import TabularEnv, table_step
 from ubex.types import MDP
 
-SUMMARY = "the paper's five-state toy example with uncertain delta and beta"
 STATES = ("s0", "s1", "s2", "s3", "sT")
 DELTAS = (0.7, 0.6)
 BETAS = (0.5, 0.4)

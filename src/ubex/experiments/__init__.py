@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from ubex import lazy
 from ubex.experiments.calibration import Calibration
 from ubex.experiments.deep_sea import DeepSea
 from ubex.experiments.locomotion import Locomotion
@@ -23,3 +24,5 @@ FORMER: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Names that experiments had before, which still work, and that studies have in run folders: the experiment and its preset."""
 
 __all__ = ["EXPERIMENTS", "FORMER", "Cell", "Experiment"]
+
+lazy.install(__name__)

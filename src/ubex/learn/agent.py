@@ -23,7 +23,7 @@ from ubex.learn import driver, tabular_agent
 from ubex.learn.driver import Learner
 from ubex.learn.tabular_agent import TabularBackend
 from ubex.runs import checkpoint
-from ubex.runs.store import storage, write_atomically
+from ubex.runs.disk import storage, write_atomically
 from ubex.types import InputError, Key, KeyLike
 
 if TYPE_CHECKING:

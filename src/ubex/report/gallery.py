@@ -15,7 +15,7 @@ from pathlib import Path
 from PIL import Image, ImageSequence
 
 from ubex.report import figures, maps
-from ubex.runs import store
+from ubex.runs import disk, store
 from ubex.runs.folder import SEED, RunFolder
 from ubex.types import InputError
 
@@ -231,7 +231,7 @@ def maps_figure(shelf: Shelf, paths: Sequence[Path], work: Work) -> Picture | No
     rows = maps.in_rows(found)
     target = work.place(f"maps-{paths[0].parent.parent.name}-seed-{shelf.seed}")
     figure = maps.draw(rows)
-    with store.storage(f"write figures to {target.parent}"):
+    with disk.storage(f"write figures to {target.parent}"):
         drawn = figures.save(figure, target)
         if work.document:
             figures.save(figure, target, [".pdf"])

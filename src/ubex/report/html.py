@@ -25,7 +25,7 @@ from markupsafe import Markup
 from ubex.report import charts, figures, gallery, grids, latex, several
 from ubex.report.grids import command_line, pairs
 from ubex.report.names import people
-from ubex.runs import metrics, store
+from ubex.runs import disk, metrics
 from ubex.runs.folder import RunFolder, as_seconds
 from ubex.runs.progress import duration
 from ubex.types import InputError
@@ -67,7 +67,7 @@ class Page:
     def keep(self, group: str, shown: Sequence[grids.Grid]) -> None:
         """Writes tables as LaTeX, where that was asked for."""
         for grid in shown if self.document else ():
-            store.write_atomically(self.place(group, grid.title, TABLES).with_suffix(".tex"), latex.table(grid))
+            disk.write_atomically(self.place(group, grid.title, TABLES).with_suffix(".tex"), latex.table(grid))
 
 
 def build(*folders: Path, out: Path | None = None, document: bool = False) -> Path:
@@ -85,16 +85,16 @@ def build(*folders: Path, out: Path | None = None, document: bool = False) -> Pa
     methods = list(dict.fromkeys(method for run in runs for method in run.methods))
     page = Page(methods, out or several.home(folders) / "report", len(runs) + len(broken) > 1, document)
     for name in (FIGURES, TABLES) if document else (FIGURES,):
-        with store.storage(f"make {page.folder}"):
+        with disk.storage(f"make {page.folder}"):
             (page.folder / name).mkdir(parents=True, exist_ok=True)
     merged = [picture(content, page, "together") for content in several.together(runs, methods)]
     named = zip(runs, several.titles(runs), several.differences(runs), strict=True)
     sections = [{"name": title, "differs": differs, **section(run, page)} for run, title, differs in named]
     target, before = page.folder / "index.html", written(page.folder)
     names = [folder.resolve().name for folder in folders]
-    store.write_atomically(target, render(", ".join(dict.fromkeys(names)), sections, merged, broken, page))
+    disk.write_atomically(target, render(", ".join(dict.fromkeys(names)), sections, merged, broken, page))
     for stale in before - written(page.folder):
-        with store.storage(f"remove {page.folder / stale}"):
+        with disk.storage(f"remove {page.folder / stale}"):
             (page.folder / stale).unlink(missing_ok=True)
     return target
 
@@ -245,7 +245,7 @@ def picture(content: charts.Chart, page: Page, group: str) -> dict[str, Any]:
     """Draws a chart to disk and collects its numbers for the page."""
     target = page.place(group, content.spec.name)
     figure = figures.draw_chart(content)
-    with store.storage(f"write figures to {page.folder}"):
+    with disk.storage(f"write figures to {page.folder}"):
         png, svg = figures.save(figure, target)
         if page.document:
             figures.save(figure, target, [".pdf"])

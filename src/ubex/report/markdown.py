@@ -11,7 +11,7 @@ import pandas as pd
 
 from ubex.report import grids, several
 from ubex.report.grids import command_line
-from ubex.runs import store
+from ubex.runs import disk
 from ubex.runs.folder import RunFolder
 from ubex.types import InputError
 
@@ -35,7 +35,7 @@ def write(folder: Path, target: Path, *others: Path) -> Path:
     if not (begin and end):
         raise InputError(f"{target} must have the lines {BEGIN} and {END}; the tables go between them")
     body = tables(*several.read([folder, *others]))
-    store.write_atomically(target, f"{before}{BEGIN}\n\n{body}\n\n{END}{after}")
+    disk.write_atomically(target, f"{before}{BEGIN}\n\n{body}\n\n{END}{after}")
     return target
 
 

@@ -1,1 +1,5 @@
 """Running experiments and keeping what they leave."""
+
+from ubex import lazy
+
+lazy.install(__name__)

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from ubex.keys import is_typed_key
-from ubex.runs.store import checksum, storage, write_atomically
+from ubex.runs.disk import checksum, storage, write_atomically
 from ubex.types import InputError
 
 MAGIC = b"ubex checkpoint 1\n"

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ubex import checks
+from ubex.runs.disk import StorageError
 from ubex.runs.jobs import ATTEMPTS, Failed, Job, Listener, Result, execute, worker_environment
-from ubex.runs.store import StorageError
 from ubex.types import InputError
 
 POLL_SECONDS = 0.2

@@ -12,8 +12,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from ubex import checks
 from ubex.runs.checkpoint import CheckpointFolder
+from ubex.runs.disk import StorageError, storage, write_atomically
 from ubex.runs.records import Cell, Checkpoints, Context, FigureSpec, Outcome, SeedError, Table
-from ubex.runs.store import ARTIFACT_NAME, StorageError, storage, write_atomically
+from ubex.runs.store import ARTIFACT_NAME
 from ubex.types import InputError
 
 ATTEMPTS = 3

@@ -20,7 +20,7 @@ import pandas as pd
 import tyro
 
 from ubex import checks
-from ubex.runs import folder, schema, store
+from ubex.runs import disk, folder, schema
 from ubex.types import InputError
 
 HOME = Path("results")
@@ -62,12 +62,12 @@ def keep(run: Path, target: Path | None = None, columns: Sequence[str] = (), *, 
     target = HOME / spec["experiment"] / run.resolve().name if target is None else target
     check_free(target, run, spec)
     files = dict(contents(run, spec, columns, wide))
-    with store.storage(f"make {target}"):
+    with disk.storage(f"make {target}"):
         target.mkdir(parents=True, exist_ok=True)
         for name in FILES - set(files):  # of an earlier call with other options
             (target / name).unlink(missing_ok=True)
     for name, text in files.items():
-        store.write_atomically(target / name, text)
+        disk.write_atomically(target / name, text)
     return target
 
 
@@ -90,7 +90,7 @@ def check_free(target: Path, run: Path, spec: Mapping[str, Any]) -> None:
 def same_run(spec: Mapping[str, Any]) -> dict[str, Any]:
     """What stays the same however often a run is continued: one value per setting, its cells and when it began."""
     settings = {name: value for name, value in spec["settings"].items() if name not in GROWS}
-    cells = store.checksum(" ".join(cell["id"] for cell in spec["cells"]).encode())[:8]
+    cells = disk.checksum(" ".join(cell["id"] for cell in spec["cells"]).encode())[:8]
     return {"experiment": spec["experiment"], **settings, "cells": cells, "created": spec.get("created")}
 
 

@@ -18,8 +18,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
+from ubex.runs.disk import StorageError
 from ubex.runs.jobs import ATTEMPTS, Failed, Job, Listener, execute, worker_environment
-from ubex.runs.store import StorageError
 
 PR_SET_PDEATHSIG = 1
 LEAVE_SECONDS = 5.0

@@ -23,12 +23,13 @@ from rich.console import Console
 
 from ubex import __version__, checks
 from ubex.runs import cluster, pool
+from ubex.runs.disk import write_atomically
 from ubex.runs.folder import TABLES, load_results
 from ubex.runs.jobs import Failed, Job, Result, Runnable
 from ubex.runs.progress import Display
 from ubex.runs.records import Cell, Table, settings_of
 from ubex.runs.schema import FORMAT
-from ubex.runs.store import Store, write_atomically
+from ubex.runs.store import Store
 from ubex.runs.tracking import TRACKERS, Tracker
 
 TABLE_SECONDS = 1.0

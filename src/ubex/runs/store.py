@@ -10,26 +10,26 @@
     DIR/results.csv, DIR/curves.csv        tidy tables, made anew from the cells
     DIR/tables.json                        the experiment's own tables
 
-Every file is written next to its place, forced to disk and renamed, so a reader never sees half of one.
+Every file is written by disk.py, so a reader never sees half of one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import re
 import shutil
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import pandas as pd
 
 from ubex.runs import schema
+from ubex.runs.disk import StorageError, checksum, storage, write_atomically
 from ubex.runs.folder import CURVES, HISTORY, RESULTS, SPEC, read_spec
 from ubex.runs.records import Cell, Curve, Outcome
 from ubex.runs.schema import COLUMNS
@@ -39,43 +39,6 @@ LOCK = ".lock"
 ARTIFACTS = "artifacts"
 ARTIFACT_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", re.ASCII)
 """No folders, nothing that an address or a shell could stumble over; a leading dot marks files that are being written."""
-
-
-class StorageError(Exception):
-    """The disk did not do what it was asked to: one line that says what, and that what was finished is kept."""
-
-
-@contextlib.contextmanager
-def storage(what: str) -> Iterator[None]:
-    """Turns errors of the file system into one line."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(
-            f"cannot {what}: {error.strerror or error}; everything finished before is kept, "
-            "and the same command continues once this is mended"
-        ) from error
-
-
-def write_atomically(path: Path, text: str | bytes) -> None:
-    """Writes next to the target, forces it to disk and renames; on failure the target is as it was."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    data = text.encode() if isinstance(text, str) else text
-    with storage(f"write {path}"):
-        try:
-            with open(temporary, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-
-
-def checksum(data: bytes) -> str:
-    """SHA-256 in hexadecimal."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def folder(path: Path) -> Path:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from ubex.tabular.bellman import Policy, Scalar, policy_rows
 
@@ -34,8 +32,24 @@ def visits_no_state_twice(p: Float[np.ndarray, "N S A S"]) -> bool:
             return False
     absorbing = np.diag(edges) & (edges.sum(axis=1) == 1)
     loops: Bool[np.ndarray, " S"] = np.diag(edges) & ~absorbing
-    number, _ = connected_components(csr_array(edges.astype(np.int8)), directed=True, connection="strong")
-    return bool(number == edges.shape[0] and not loops.any())
+    return not loops.any() and every_way_ends(edges & others)
+
+
+def every_way_ends(edges: Bool[np.ndarray, "S S"]) -> bool:
+    """Whether no way along the edges goes on forever. States without a way out are taken away until there are none.
+
+    Example:
+        >>> every_way_ends(np.array([[False, True], [False, False]])), every_way_ends(np.array([[True]]))
+        (True, False)
+    """
+    into, ways_out = np.ascontiguousarray(edges.T), edges.sum(axis=1)
+    ends = ways_out == 0
+    gone = ends
+    while ends.any():
+        ways_out = ways_out - into[ends].sum(axis=0)
+        ends = (ways_out == 0) & ~gone
+        gone = gone | ends
+    return bool(gone.all())
 
 
 def transition_value_covariance(p: Float[Array, "N S A T"], v: Float[Array, "N T"]) -> Float[Array, "S A T"]:

@@ -95,23 +95,42 @@ def mean_mdp(chunks: Iterable[MDP]) -> MDP:
 
     Deviations from the first member are averaged, so identical members give that very member. Chunks are taken one by one.
     """
-    first: MDP | None = None
-    total, number = MDP(0.0, 0.0), 0
+    first, total, number = MDP(0.0, 0.0), MDP(0.0, 0.0), 0
     for chunk in chunks:
-        first = MDP(jnp.asarray(chunk.p)[0], jnp.asarray(chunk.r)[0]) if first is None else first
-        total = add_deviations(total, chunk, first) if number else deviations(chunk, first)
+        if number:
+            total = add_deviations(total, chunk, first)
+        else:
+            first, total = first_deviations(chunk)
         number += jnp.asarray(chunk.r).shape[0]
         del chunk  # before the next one is made
-    assert first is not None, "there is at least one chunk"
-    p, r = (jnp.asarray(start) + jnp.asarray(change) / number for start, change in zip(first, total, strict=True))
-    return MDP(p, r)
+    assert number, "there is at least one chunk"
+    mean: MDP = plus(first, divided(total, number))
+    return mean
 
 
 @jax.jit
+def first_deviations(chunk: MDP) -> tuple[MDP, MDP]:
+    """The first member of a chunk, and the sum of the deviations from it."""
+    first = MDP(jnp.asarray(chunk.p)[0], jnp.asarray(chunk.r)[0])
+    return first, deviations(chunk, first)
+
+
 def deviations(chunk: MDP, first: MDP) -> MDP:
     """Sum over a chunk of the deviations from the first member."""
     p, r = (jnp.sum(jnp.asarray(x) - jnp.asarray(start)[None], axis=0) for x, start in zip(chunk, first, strict=True))
     return MDP(p, r)
+
+
+@jax.jit
+def divided(total: MDP, number: int | Int[Array, ""]) -> MDP:
+    """Both arrays divided by a number."""
+    return MDP(jnp.asarray(total.p) / number, jnp.asarray(total.r) / number)
+
+
+@jax.jit
+def plus(first: MDP, change: MDP) -> MDP:
+    """Both arrays added; not in one program with the division, which would round once where there are two roundings."""
+    return MDP(jnp.asarray(first.p) + jnp.asarray(change.p), jnp.asarray(first.r) + jnp.asarray(change.r))
 
 
 @functools.partial(jax.jit, donate_argnums=0)
@@ -306,6 +325,8 @@ def chi_square(p: Float[Array, "*sa T"], p_bar: Float[Array, "*sa T"]) -> Float[
 
 def merge(parts: Sequence[Moments]) -> Moments:
     """The moments of one ensemble whose members were handled in parts."""
+    if len(parts) == 1:
+        return parts[0]
 
     def joined(parts: Sequence[NextValues]) -> NextValues:
         members = {

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
-from scipy import special
 
 from ubex.keys import named
 from ubex.types import Key
@@ -89,6 +88,8 @@ BINS = 2**16
 @functools.lru_cache(maxsize=16)
 def gamma_quantiles(shape: float) -> tuple[np.ndarray, np.ndarray]:
     """The arrays of a `GammaTable`, on the host; a fraction of a second, kept for the next run of the same size."""
+    from scipy import special
+
     ends = special.gammaincinv(shape, np.arange(BINS) / BINS)
     points = (np.arange(BINS) + 0.5) / BINS**2
     tails = special.gammaincinv(shape, points), special.gammainccinv(shape, points[::-1])

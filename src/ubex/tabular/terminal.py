@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 
 from ubex.types import InputError
 
@@ -27,13 +25,19 @@ def terminal_states(p: Float[np.ndarray, "N S A S"], r: Float[np.ndarray, "N S A
         edges = np.zeros((num_states, num_states), dtype=bool)
         for action in range(num_actions):
             edges |= (rows[:, action] > 0.0) & taken[:, action, None]
-        lost = ~terminal
-        if terminal.any():
-            steps = dijkstra(csr_array(edges.T), indices=np.flatnonzero(terminal), unweighted=True, min_only=True)
-            lost = np.isinf(steps)
+        lost = ~reaching(edges, terminal)
         if lost.any():
             raise InputError(
                 "discount 1 needs every state to reach an absorbing state with reward 0, "
                 f"but state {lost.argmax()} does not in member {member}"
             )
     return terminal
+
+
+def reaching(edges: Bool[np.ndarray, "S S"], goals: Bool[np.ndarray, " S"]) -> Bool[np.ndarray, " S"]:
+    """States from which a way along the edges leads to a goal, the goals among them."""
+    into, reached, newest = np.ascontiguousarray(edges.T), goals, goals
+    while newest.any():
+        newest = into[newest].any(axis=0) & ~reached
+        reached = reached | newest
+    return reached
