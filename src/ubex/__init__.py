@@ -15,6 +15,7 @@ from ubex.learn.agent import Agent
 from ubex.learn.tabular import Training, train
 from ubex.runs.folder import load_curves, load_results
 from ubex.tabular.posterior import DirichletNormal, DirichletNormalGamma
+from ubex.tabular.sparse import SparsePosterior
 from ubex.types import MDP, InputError, NextValues, Posterior, Transitions, UbexWarning
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ __all__ = [
     "NextValues",
     "PolicyDifference",
     "Posterior",
+    "SparsePosterior",
     "TabularEnv",
     "Training",
     "Transitions",

@@ -80,7 +80,9 @@ def common_offset(rewards: Float[np.ndarray, "*n S A"]) -> float:
     return middle if abs(middle) > FAR * (high - low) else 0.0
 
 
-def raised(values: Float[Array, "..."], offset: float, discount: float, horizon: int | None) -> Float[Array, "..."]:
+def raised(
+    values: Float[Array | np.ndarray, "..."], offset: float, discount: float, horizon: int | None
+) -> Float[Array | np.ndarray, "..."]:
     """Values with the offset of the rewards back in them."""
     if not offset:
         return values
