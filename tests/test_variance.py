@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ import pytest
 from worlds import cyclic_variance, random_ensemble, random_policy, slipping_grid
 
 import ubex
-from ubex import MDP, DirichletNormal, value_variance
+from ubex import MDP, DirichletNormal, InputError, checks, value_variance
 from ubex.calls import variance
 from ubex.envs import toy
 from ubex.tabular.truth import brute_force, sample_chains
@@ -261,6 +262,29 @@ def test_huge_shapes_are_refused_before_anything_is_allocated() -> None:
         DirichletNormal(2**40, 2**20)
     with pytest.raises(ValueError, match="GiB and this machine has"):
         value_variance(DirichletNormal(S, A), POLICY, 0.9, estimator="ensemble-var", key=0, num_models=2**50)
+
+
+@pytest.mark.parametrize("gib", [3, 16])
+def test_a_large_posterior_is_refused_before_the_work_starts(gib: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """10,000 states and 4 actions: the closed form needs 17.9 GiB, and 5 samples 44.7."""
+    posterior = DirichletNormal(S, A)
+    huge = np.broadcast_to(np.float64(1.0), (10_000, 4, 10_000))
+    posterior = posterior.restored(posterior.transitions._replace(alpha=huge), posterior.rewards)
+    monkeypatch.setattr("ubex.checks.memory", lambda: gib * 2**30)
+    said = rf"of shape \(10000, 4, 10000\) would take 17.9 GiB and this machine has {gib}.0 GiB; a SparsePosterior"
+    with pytest.raises(InputError, match=said):
+        value_variance(posterior, np.zeros(10_000, int), 0.9)
+    with pytest.raises(InputError, match=rf"would take 44.7 GiB and this machine has {gib}.0 GiB; a SparsePosterior"):
+        value_variance(posterior, np.zeros(10_000, int), 0.9, estimator="ensemble-var", key=0)
+    with pytest.raises(InputError, match=rf"would take 34.3 GiB and this machine has {gib}.0 GiB; a SparsePosterior"):
+        ubex.policy_difference(posterior, np.zeros(10_000, int), np.ones(10_000, int), 0.9)
+
+
+def test_limits_of_a_container_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "none").write_text("max\n")
+    (tmp_path / "some").write_text("12345\n")
+    monkeypatch.setattr(checks, "LIMITS", (tmp_path / "none", tmp_path / "absent", tmp_path / "some"))
+    assert checks.memory() == 12345
 
 
 @pytest.mark.parametrize("u_min", [float("nan"), float("inf")])

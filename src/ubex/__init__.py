@@ -21,6 +21,7 @@ if typing.TYPE_CHECKING:
     from ubex.learn.tabular import Training, train
     from ubex.runs.folder import load_curves, load_results
     from ubex.tabular.posterior import DirichletNormal, DirichletNormalGamma
+    from ubex.tabular.sparse import SparsePosterior
     from ubex.types import MDP, InputError, NextValues, Posterior, Transitions, UbexWarning
 
 __version__ = "0.1.0"
@@ -37,6 +38,7 @@ __all__ = [
     "NextValues",
     "PolicyDifference",
     "Posterior",
+    "SparsePosterior",
     "TabularEnv",
     "Training",
     "Transitions",
@@ -64,6 +66,7 @@ _HOMES = {
     "NextValues": "ubex.types",
     "PolicyDifference": "ubex.calls",
     "Posterior": "ubex.types",
+    "SparsePosterior": "ubex.tabular.sparse",
     "TabularEnv": "ubex.envs.base",
     "Training": "ubex.learn.tabular",
     "Transitions": "ubex.types",

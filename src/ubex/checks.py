@@ -7,6 +7,7 @@ import json
 import math
 import operator
 import os
+import resource
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ LARGEST, SMALLEST = 1e100, 1e-100
 """Of rewards and of the parameters of priors: what lies beyond cannot be squared or divided by."""
 MOST_STEPS = 10**6
 """Of an episode, or of a horizon: a loop over more would look as if it had hung."""
+LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Where Linux says how much memory a container may take, in the second and the first version of its control groups."""
 LONGEST_NAME = 255
 """Of a file or folder, in bytes."""
 LONGEST = 80
@@ -167,14 +170,25 @@ def interval(name: str, value: Any) -> tuple[float, float]:
     return low, high
 
 
-def fits(what: str, shape: tuple[int, ...], copies: int = 1) -> None:
-    """Refuses arrays of floats that this machine's memory cannot hold so often, before anything tries to allocate them."""
-    needed = math.prod(shape) * 8 * copies
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > memory:
-        raise InputError(
-            f"{what} of shape {shape} would take {needed / 2**30:,.1f} GiB and this machine has {memory / 2**30:,.1f} GiB"
-        )
+def fits(what: str, shape: tuple[int, ...], copies: float = 1, instead: str = "") -> None:
+    """Refuses arrays of floats that this machine's memory cannot hold so often, before anything tries to allocate them.
+
+    `instead` says what would do with less.
+    """
+    needed, there = math.prod(shape) * 8 * copies, memory()
+    if needed > there:
+        message = f"{what} of shape {shape} would take {needed / 2**30:,.1f} GiB and this machine has {there / 2**30:,.1f} GiB"
+        raise InputError(f"{message}; {instead}" if instead else message)
+
+
+def memory() -> int:
+    """Memory in bytes: the machine's, or less where a container or `ulimit -v` sets a limit."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for file in LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # no such limit, or the word max
+            limits.append(int(file.read_text()))
+    address_space = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return min(limits if address_space == resource.RLIM_INFINITY else [*limits, address_space])
 
 
 def discount_factor(value: Any) -> float:

@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.random import define_prng_impl, threefry_2x32
+from jaxtyping import Array, Int, UInt, UInt32
 
 from ubex import checks
 from ubex.types import InputError, Key
@@ -83,3 +85,59 @@ def host_generator(key: Key) -> np.random.Generator:
         (3,)
     """
     return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+
+
+def can_skip(key: Key) -> bool:
+    """Whether `skipping` knows the numbers of this key: those of JAX's default generator, each made from its place alone.
+
+    Example:
+        >>> can_skip(jax.random.key(0)), can_skip(jax.random.key(0, impl="rbg"))
+        (True, False)
+    """
+    return str(jax.random.key_impl(key)) == "threefry2x32" and bool(jax.config.jax_threefry_partitionable)  # type: ignore[attr-defined]
+
+
+def skipping(key: Key, places: Int[Array, ""] | int) -> Key:
+    """The same key and its children without the first 64-bit numbers, so that a long array can be drawn in parts.
+
+    Example:
+        >>> with jax.enable_x64(True):
+        ...     whole = jax.random.uniform(jax.random.key(0), 5, jnp.float64)
+        ...     bool((whole[2:] == jax.random.uniform(skipping(jax.random.key(0), 2), 3, jnp.float64)).all())
+        True
+    """
+    place = jnp.asarray(places, jnp.uint64)
+    words = jnp.stack([place >> 32, place & 0xFFFFFFFF]).astype(jnp.uint32)
+    found: Key = jax.random.wrap_key_data(jnp.concatenate([jax.random.key_data(key), words]), impl=_SKIPPING)
+    return found
+
+
+def _skipping_bits(data: UInt32[Array, " 4"], width: int, shape: tuple[int, ...]) -> UInt[Array, "*n"]:
+    """What JAX's default generator draws in these places."""
+    if width != 64:
+        raise NotImplementedError("only 64-bit numbers are drawn in parts")
+    first = (data[2].astype(jnp.uint64) << 32) | data[3].astype(jnp.uint64)
+    place = first + jnp.arange(np.prod(shape, dtype=int), dtype=jnp.uint64)
+    counts = jnp.concatenate([place >> 32, place & 0xFFFFFFFF]).astype(jnp.uint32)
+    high, low = jnp.split(threefry_2x32((data[0], data[1]), counts).astype(jnp.uint64), 2)
+    return ((high << 32) | low).reshape(shape)
+
+
+def _skipping_fold_in(data: UInt32[Array, " 4"], number: Any) -> UInt32[Array, " 4"]:
+    child = jax.random.fold_in(jax.random.wrap_key_data(data[:2], impl="threefry2x32"), number)
+    return jnp.concatenate([jax.random.key_data(child), data[2:]])
+
+
+def _not_for_this(*_: Any) -> Array:
+    raise NotImplementedError("a key that skips places comes from another key, and only has children by number")
+
+
+_SKIPPING = define_prng_impl(
+    key_shape=(4,),
+    seed=_not_for_this,
+    split=_not_for_this,
+    random_bits=_skipping_bits,
+    fold_in=_skipping_fold_in,
+    name="threefry2x32_skipping",
+    tag="skip",
+)

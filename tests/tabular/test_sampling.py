@@ -120,3 +120,24 @@ def test_many_at_once_equals_one_by_one_for_vectorised_seeds() -> None:
         together = jax.vmap(lambda key: sample_dirichlet(key, alpha, 2))(keys)
         alone = jnp.stack([sample_dirichlet(key, alpha, 2) for key in keys])
     np.testing.assert_allclose(together, alone, rtol=1e-12)
+
+
+def test_parts_have_the_bits_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With parts that end within a member, rounds that leave some rejected, and parameters below and above 1 and of 0."""
+    monkeypatch.setattr(sampling, "RETRY_SHARE", 64)
+    monkeypatch.setattr(sampling, "MIN_RETRY", 1)
+    alpha = np.random.default_rng(0).choice([0.0, 0.3, 0.9, 1.0, 2.5, 40.0], (7, 5, 13))
+    alpha[..., 0] = 0.2
+    with jax.enable_x64(True):
+        drawn = jax.jit(sampling.sample_dirichlet, static_argnums=2)(jax.random.key(5), jnp.asarray(alpha), 6)
+        monkeypatch.setattr(sampling, "WHOLE", 1)
+        monkeypatch.setattr(sampling, "PART", 13 * 11)
+        np.testing.assert_array_equal(sampling.sample_dirichlet_in_parts(jax.random.key(5), alpha, 6), drawn)
+
+
+def test_keys_of_another_kind_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "WHOLE", 1)
+    key, alpha = jax.random.key(5, impl="rbg"), np.full((3, 4), 0.7)
+    with jax.enable_x64(True):
+        parts = sampling.sample_dirichlet_in_parts(key, alpha, 2)
+        np.testing.assert_array_equal(parts, sample_dirichlet(key, jnp.asarray(alpha), 2))

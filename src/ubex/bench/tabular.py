@@ -100,9 +100,12 @@ def closed_form_in_solves() -> dict[str, Any]:
     }
 
 
-def peak_memory_ratio() -> float:
-    """Peak memory of a call, the samples themselves included, over the size of the samples; in a process of its own."""
-    output = subprocess.run([sys.executable, "-m", __name__], check=True, capture_output=True, text=True).stdout
+def peak_memory_ratio(source: str = "samples") -> float:
+    """Peak memory of a call on samples, or on a posterior that is sampled, over the size of the samples, which count too.
+
+    It is measured in a process of its own.
+    """
+    output = subprocess.run([sys.executable, "-m", __name__, source], check=True, capture_output=True, text=True).stdout
     return float(output.strip().splitlines()[-1])
 
 
@@ -147,13 +150,20 @@ def high_water_mark() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _measure_memory() -> float:
-    papers(random_samples(2, 8, 2), np.full((8, 2), 0.5))  # loads what any call needs
+def _measure_memory(source: str) -> float:
+    def call(num_models: int, num_states: int, num_actions: int) -> None:
+        policy = np.full((num_states, num_actions), 1.0 / num_actions)
+        if source == "posterior":
+            posterior = DirichletNormal(num_states, num_actions)
+            value_variance(posterior, policy, DISCOUNT, estimator="ensemble-var", key=0, num_models=num_models)
+        else:
+            papers(random_samples(num_models, num_states, num_actions), policy)
+
+    call(2, 8, 2)  # loads what any call needs
     before = high_water_mark()
-    samples = random_samples(NUM_MODELS, NUM_STATES, NUM_ACTIONS)
-    papers(samples, np.full((NUM_STATES, NUM_ACTIONS), 1.0 / NUM_ACTIONS))
-    return (high_water_mark() - before) / np.asarray(samples.p).nbytes
+    call(NUM_MODELS, NUM_STATES, NUM_ACTIONS)
+    return (high_water_mark() - before) / (8 * NUM_MODELS * NUM_STATES * NUM_ACTIONS * NUM_STATES)
 
 
 if __name__ == "__main__":
-    print(_measure_memory())
+    print(_measure_memory(sys.argv[1]))

@@ -21,12 +21,14 @@ from ubex.calls.source import Source, common_offset, policy_in, posterior_of, ra
 from ubex.closed_form import DirichletRows, Local, Rows, SampledRows, Table
 from ubex.precision import float64
 from ubex.tabular import unrolled
-from ubex.tabular.posterior import TabularPosterior
+from ubex.tabular.posterior import INSTEAD, TabularPosterior
 from ubex.tabular.terminal import terminal_states
 from ubex.tabular.unrolled import Step
 from ubex.types import MDP, KeyLike, Posterior
 
 ArrayOrHost = Array | np.ndarray
+ONE_POLICY, TWO_POLICIES = (4, 8), (6, 22)
+"""Arrays (S, A, S) and (S, S) that a call by exact moments holds at its peak; measured for 1, 4 and 8 actions."""
 
 
 class Side(NamedTuple):
@@ -126,7 +128,7 @@ def policy_difference(
         ((3,), (3,))
     """
     discount, first_order = checks.discount_factor(discount), checks.flag("first_order", first_order)
-    problem = moments(posterior_of(source), key, num_models, ddof)
+    problem = moments(posterior_of(source), key, num_models, ddof, TWO_POLICIES)
     if horizon is not None:
         steps = checks.steps("horizon", horizon)
         choices = tuple(probabilities(problem, choice) for choice in (policy, other))
@@ -167,10 +169,13 @@ def unrolled_form(
     return step
 
 
-def moments(source: MDP | Posterior, key: KeyLike | None, num_models: int, ddof: int) -> Problem:
+def moments(
+    source: MDP | Posterior, key: KeyLike | None, num_models: int, ddof: int, arrays: tuple[int, int] = ONE_POLICY
+) -> Problem:
     """The posterior by its moments: exact ones where it is ours, else those of samples."""
     if isinstance(source, TabularPosterior):
-        checks.fits("the closed form, with an array", source.transitions.alpha.shape, copies=4)
+        copies = arrays[0] + arrays[1] / source.num_actions
+        checks.fits("the closed form, with an array", source.transitions.alpha.shape, copies, INSTEAD)
         mean = MDP(*map(jnp.asarray, checks.mdp_arrays(source.mean())))
         total, variances = source.transitions.alpha.sum(axis=-1), np.array(source.rewards.variance())
         if source.terminal:

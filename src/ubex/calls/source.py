@@ -10,10 +10,12 @@ from numpy.typing import ArrayLike
 
 from ubex import checks
 from ubex.tabular.belief import LearnedBelief
-from ubex.tabular.posterior import TabularPosterior
+from ubex.tabular.posterior import INSTEAD, TabularPosterior
 from ubex.types import MDP, InputError, KeyLike, Posterior
 
 Source = MDP | Posterior | LearnedBelief
+CALL_COPIES = 3
+"""Memory that a call takes at its peak, in sizes of its samples (tests/test_project.py)."""
 FAR = 1e3
 """Rewards have a common offset where their middle is this many times what they differ by."""
 
@@ -41,7 +43,11 @@ def resolve(
     elif isinstance(source, Posterior):
         if key is None:
             raise InputError("a posterior is sampled: give key= (a JAX key or an integer seed)")
-        samples = source.sample(key, checks.whole("num_models", num_models, at_least))
+        num_models = checks.whole("num_models", num_models, at_least)
+        if isinstance(source, TabularPosterior):
+            shape = (num_models, *source.transitions.alpha.shape)
+            checks.fits("the variance over samples, with an array", shape, CALL_COPIES, INSTEAD)
+        samples = source.sample(key, num_models)
     else:
         raise InputError(f"source must be an MDP with a sample axis or a posterior, but it is a {type(source).__name__}")
     p, r = checks.mdp_arrays(samples)
@@ -74,7 +80,9 @@ def common_offset(rewards: Float[np.ndarray, "*n S A"]) -> float:
     return middle if abs(middle) > FAR * (high - low) else 0.0
 
 
-def raised(values: Float[Array, "..."], offset: float, discount: float, horizon: int | None) -> Float[Array, "..."]:
+def raised(
+    values: Float[Array | np.ndarray, "..."], offset: float, discount: float, horizon: int | None
+) -> Float[Array | np.ndarray, "..."]:
     """Values with the offset of the rewards back in them."""
     if not offset:
         return values

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from ubex import checks
-from ubex.calls import covariance
+from ubex.calls import covariance, sparse
 from ubex.calls.answers import ValueVariance
 from ubex.calls.covariance import ArrayOrHost
 from ubex.calls.source import Source, common_offset, policy_in, posterior_of, raised, resolve
@@ -23,6 +23,7 @@ from ubex.tabular import bellman, uncertainty, unrolled
 from ubex.tabular.assumptions import visits_no_state_twice
 from ubex.tabular.bellman import Policy, Scalar, Values
 from ubex.tabular.posterior import TabularPosterior
+from ubex.tabular.sparse import SparsePosterior
 from ubex.tabular.terminal import terminal_states
 from ubex.types import MDP, InputError, KeyLike, Posterior, UbexWarning
 
@@ -52,7 +53,7 @@ _unrolled = jax.jit(unrolled.estimate, static_argnames=("estimator", "ddof"))
 
 @float64
 def value_variance(
-    source: Source,
+    source: Source | SparsePosterior,
     policy: ArrayLike,
     discount: float,
     *,
@@ -62,12 +63,13 @@ def value_variance(
     u_min: float = 0.0,
     ddof: int = 0,
     horizon: int | None = None,
+    starts: ArrayLike | None = None,
 ) -> ValueVariance:
     """Variance of the values of a policy under a posterior over MDPs.
 
     Args:
-        source: samples of a posterior as an `MDP` with a leading axis N, a posterior (`sample` and `mean`), or the belief of
-            an agent that `ubex.train` returns.
+        source: samples of a posterior as an `MDP` with a leading axis N, a posterior (`sample` and `mean`), the belief of
+            an agent that `ubex.train` returns, or a `SparsePosterior` for many states.
         policy: probabilities (S, A), or one action for each state (S,) as integers. It may leave out the terminal state of a
             posterior that has one.
         discount: in [0, 1]. 1 needs every state to reach an absorbing state with reward 0.
@@ -82,6 +84,8 @@ def value_variance(
         horizon: number of steps that the values count, at discount 1 too; without it they never end. Answers are for the first
             step. `closed-form` and `first-order` then take every step's rows for fresh draws of the posterior, so that none is
             met twice; in the sampled estimators each member keeps its own rows at all steps (docs/closed-form.md).
+        starts: for a `SparsePosterior`, the states to answer for; the arrays of the answer then have a line for each of these
+            alone, in their order. With "first-order" no other state is computed.
 
     Returns:
         Variances and mean values as float64 NumPy arrays. The mean values are those of the mean MDP: the mean of the
@@ -99,7 +103,7 @@ def value_variance(
         >>> float(value_variance(MDP(p=p, r=[[1.0], [0.0]]), [0, 0], 0.9).v[1])
         0.0
     """
-    posterior = posterior_of(source)
+    posterior = source if isinstance(source, SparsePosterior) else posterior_of(source)
     default = default_for(posterior, horizon)
     chosen = find(default if estimator is None else estimator)
     name = estimator if isinstance(estimator, str) else name_of(chosen)
@@ -110,9 +114,15 @@ def value_variance(
     if u_min == np.inf:
         raise InputError("u_min must be finite or -inf, but it is inf")
     steps = None if horizon is None else checks.steps("horizon", horizon)
-    if chosen.closed is not None:
-        problem = covariance.moments(posterior, key, num_models, ddof)
-        answer, converged = covariance.variance(problem, policy, discount, steps, chosen.closed == "first-order")
+    if starts is not None and not isinstance(posterior, SparsePosterior):
+        raise InputError("starts= is for a SparsePosterior; from a table all states are answered")
+    if chosen.closed is not None or isinstance(posterior, SparsePosterior):
+        if isinstance(posterior, SparsePosterior):
+            settings = (chosen, name, key, num_models, ddof, steps, starts)
+            answer, converged = sparse.variance(posterior, policy, discount, *settings)
+        else:
+            problem = covariance.moments(posterior, key, num_models, ddof)
+            answer, converged = covariance.variance(problem, policy, discount, steps, chosen.closed == "first-order")
         if not converged:
             warn(f"{name} did not converge, so its variances are of first order, too small; better: estimator={FROM_MEMBERS!r}")
         return answer._replace(estimator=name)
@@ -142,9 +152,9 @@ def value_variance(
     return ValueVariance(v, q, v_mean, q_mean, local, name)
 
 
-def default_for(source: MDP | Posterior, horizon: int | None) -> str:
+def default_for(source: MDP | Posterior | SparsePosterior, horizon: int | None) -> str:
     """The estimator that is chosen. Over a number of steps the closed form answers another question: docs/closed-form.md."""
-    return FROM_MOMENTS if isinstance(source, TabularPosterior) and horizon is None else FROM_MEMBERS
+    return FROM_MOMENTS if isinstance(source, TabularPosterior | SparsePosterior) and horizon is None else FROM_MEMBERS
 
 
 def warn(message: str) -> None:

@@ -14,9 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from ubex.keys import named
+from ubex.keys import can_skip, named, skipping
 from ubex.types import Key
 
+WHOLE, PART = 2**21, 2**16
+"""Entries of a table of samples: up to so many are drawn at once, and of more so many. Drawing takes about nine times the
+memory of what is drawn."""
 RETRY_SHARE = 16
 """A retry draws for up to 1/16 of the entries, a little more than the share that is rejected."""
 MIN_RETRY = 256
@@ -32,24 +35,93 @@ def sample_dirichlet(key: Key, alpha: Float[Array, "*n T"], num_models: int) -> 
     return jax.nn.softmax(jnp.where(possible[None], log_gamma(key, shape), -jnp.inf), axis=-1)
 
 
+def sample_dirichlet_in_parts(key: Key, alpha: Float[np.ndarray, "*n T"], num_models: int) -> Float[np.ndarray, "N *n T"]:
+    """What `sample_dirichlet` draws, to the last bit, as a host array that is filled part by part.
+
+    Few entries are drawn at once, and so are those of keys of another kind than JAX's default.
+    """
+    if num_models * alpha.size <= WHOLE or not can_skip(key):
+        return np.asarray(_sample_dirichlet(key, jnp.asarray(alpha), num_models))
+    rows = alpha.reshape(-1, alpha.shape[-1])
+    found = np.empty((num_models, *rows.shape))
+    step = max(1, PART // rows.shape[1])
+    parts = [(member, slice(row, row + step)) for member in range(num_models) for row in range(0, len(rows), step)]
+    rejected: list[np.ndarray] = []
+    for member, part in parts:
+        first = (member * len(rows) + part.start) * rows.shape[1]
+        found[member, part], accepted = _propose_part(key, 0, first, rows[part])
+        rejected.append(first + np.flatnonzero(~np.asarray(accepted)))
+    _retry_in_parts(key, rows.ravel(), found.reshape(-1), np.concatenate(rejected))
+    for member, part in parts:
+        first = (member * len(rows) + part.start) * rows.shape[1]
+        found[member, part] = _normalise_part(key, first, rows[part], found[member, part])
+    return found.reshape(num_models, *alpha.shape)
+
+
+def _retry_in_parts(key: Key, alpha: Float[np.ndarray, " R"], found: Float[np.ndarray, " M"], rejected: np.ndarray) -> None:
+    """The loop of `_log_gamma_above_one`: as many are drawn again in a round as there, and those that are left come first."""
+    most = retry_size(found.size)
+    round_ = 1
+    while rejected.size:
+        now, left = rejected[:most], []
+        for first in range(0, now.size, PART):
+            places = now[first : first + PART]
+            shape = np.ones(min(PART, most))
+            shape[: places.size] = alpha[places % alpha.size]
+            new, accepted = _propose_part(key, round_, first, shape)
+            found[places] = np.asarray(new)[: places.size]
+            left.append(places[~np.asarray(accepted)[: places.size]])
+        rejected, round_ = np.concatenate([*left, rejected[most:]]), round_ + 1
+
+
+@jax.jit
+def _propose_part(
+    key: Key, round_: Int[Array, ""], first: Int[Array, ""], alpha: Float[Array, "*n"]
+) -> tuple[Float[Array, "*n"], Bool[Array, "*n"]]:
+    shape = boosted(jnp.where(alpha > 0, alpha, 1.0))
+    return _propose(skipping(jax.random.fold_in(key, round_), first), shape)
+
+
+@jax.jit
+def _normalise_part(
+    key: Key, first: Int[Array, ""], alpha: Float[Array, "R T"], above_one: Float[Array, "R T"]
+) -> Float[Array, "R T"]:
+    shape = jnp.where(alpha > 0, alpha, 1.0)
+    logs = above_one + log_boost(skipping(key, first), shape)
+    return jax.nn.softmax(jnp.where(alpha > 0, logs, -jnp.inf), axis=-1)
+
+
 def log_gamma(key: Key, shape: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """Logarithms of Gamma(shape, 1) variates, one for each entry of `shape`, all positive."""
     flat = shape.reshape(-1)
-    boost = jnp.log1p(-jax.random.uniform(named(key, "boost"), flat.shape, flat.dtype)) / flat
-    boosted = jnp.where(flat < 1.0, flat + 1.0, flat)
-    return (_log_gamma_above_one(key, boosted) + jnp.where(flat < 1.0, boost, 0.0)).reshape(shape.shape)
+    return (_log_gamma_above_one(key, boosted(flat)) + log_boost(key, flat)).reshape(shape.shape)
+
+
+def boosted(shape: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """The shapes, those below 1 one larger."""
+    return jnp.where(shape < 1.0, shape + 1.0, shape)
+
+
+def log_boost(key: Key, shape: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """What turns a variate of a boosted shape into one of the shape itself, as a logarithm."""
+    boost = jnp.log1p(-jax.random.uniform(named(key, "boost"), shape.shape, shape.dtype)) / shape
+    return jnp.where(shape < 1.0, boost, 0.0)
+
+
+def retry_size(size: int) -> int:
+    """Entries that are drawn again in a round."""
+    return min(size, max(MIN_RETRY, size // RETRY_SHARE))
 
 
 def _log_gamma_above_one(key: Key, shape: Float[Array, " M"]) -> Float[Array, " M"]:
     size = shape.shape[0]
-    retry_size = min(size, max(MIN_RETRY, size // RETRY_SHARE))
     value, accepted = _propose(jax.random.fold_in(key, 0), shape)
 
     def retry(
         state: tuple[Array, Float[Array, " M"], Bool[Array, " M"]],
     ) -> tuple[Array, Float[Array, " M"], Bool[Array, " M"]]:
         round_, value, accepted = state
-        (places,) = jnp.nonzero(~accepted, size=retry_size, fill_value=size)
+        (places,) = jnp.nonzero(~accepted, size=retry_size(size), fill_value=size)
         new, good = _propose(jax.random.fold_in(key, round_), shape.at[places].get(mode="fill", fill_value=1.0))
         value = value.at[places].set(new, mode="drop")
         return round_ + 1, value, accepted.at[places].set(good, mode="drop")
@@ -57,7 +129,7 @@ def _log_gamma_above_one(key: Key, shape: Float[Array, " M"]) -> Float[Array, " 
     return jax.lax.while_loop(lambda state: ~jnp.all(state[2]), retry, (jnp.asarray(1, jnp.int32), value, accepted))[1]
 
 
-def _propose(key: Key, shape: Float[Array, " M"]) -> tuple[Float[Array, " M"], Bool[Array, " M"]]:
+def _propose(key: Key, shape: Float[Array, "*n"]) -> tuple[Float[Array, "*n"], Bool[Array, "*n"]]:
     """One proposal for every entry: log(d v) with v = (1 + c x)^3, and whether it is accepted. A NaN is."""
     d = shape - 1.0 / 3.0
     x = jax.random.normal(named(key, "normal"), shape.shape, shape.dtype)
@@ -67,6 +139,9 @@ def _propose(key: Key, shape: Float[Array, " M"]) -> tuple[Float[Array, " M"], B
     log_u = jnp.log1p(-jax.random.uniform(named(key, "uniform"), shape.shape, shape.dtype))
     accepted = positive & (log_u < 0.5 * x**2 + d - d * root**3 + d * log_v)
     return jnp.log(d) + log_v, accepted | jnp.isnan(d)
+
+
+_sample_dirichlet = jax.jit(sample_dirichlet, static_argnames="num_models")
 
 
 class GammaTable(NamedTuple):
