@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 from worlds import random_ensemble
 
 from ubex.envs import toy
@@ -26,6 +28,18 @@ def test_cycles_are_seen() -> None:
     stays[0, 0, 0] = [0.5, 0.5]  # a state that may stay where it is
     stays[0, 1, 0] = [0.0, 1.0]
     assert not assumptions.visits_no_state_twice(stays)
+
+
+def test_ways_end_where_every_state_is_a_strong_component_of_its_own() -> None:
+    rng = np.random.default_rng(0)
+    ended = 0
+    for _ in range(300):
+        size = int(rng.integers(2, 8))
+        edges = (rng.random((size, size)) < 0.25) & ~np.eye(size, dtype=bool)
+        number, _ = connected_components(csr_array(edges), directed=True, connection="strong")
+        assert assumptions.every_way_ends(edges) == (number == size)
+        ended += int(number == size)
+    assert 50 < ended < 250
 
 
 def test_dependent_rows_give_a_covariance() -> None:
