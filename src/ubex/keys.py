@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import zlib
+from collections.abc import Hashable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.random import define_prng_impl, threefry_2x32
 from jaxtyping import Array, Int, UInt, UInt32
 
 from ubex import checks
@@ -108,12 +109,14 @@ def skipping(key: Key, places: Int[Array, ""] | int) -> Key:
     """
     place = jnp.asarray(places, jnp.uint64)
     words = jnp.stack([place >> 32, place & 0xFFFFFFFF]).astype(jnp.uint32)
-    found: Key = jax.random.wrap_key_data(jnp.concatenate([jax.random.key_data(key), words]), impl=_SKIPPING)
+    found: Key = jax.random.wrap_key_data(jnp.concatenate([jax.random.key_data(key), words]), impl=_skipping_impl())
     return found
 
 
 def _skipping_bits(data: UInt32[Array, " 4"], width: int, shape: tuple[int, ...]) -> UInt[Array, "*n"]:
     """What JAX's default generator draws in these places."""
+    from jax.extend.random import threefry_2x32
+
     if width != 64:
         raise NotImplementedError("only 64-bit numbers are drawn in parts")
     first = (data[2].astype(jnp.uint64) << 32) | data[3].astype(jnp.uint64)
@@ -132,12 +135,16 @@ def _not_for_this(*_: Any) -> Array:
     raise NotImplementedError("a key that skips places comes from another key, and only has children by number")
 
 
-_SKIPPING = define_prng_impl(
-    key_shape=(4,),
-    seed=_not_for_this,
-    split=_not_for_this,
-    random_bits=_skipping_bits,
-    fold_in=_skipping_fold_in,
-    name="threefry2x32_skipping",
-    tag="skip",
-)
+@functools.cache
+def _skipping_impl() -> Hashable:
+    from jax.extend.random import define_prng_impl  # not with ubex: it loads Pallas, which adds a setting of JAX
+
+    return define_prng_impl(
+        key_shape=(4,),
+        seed=_not_for_this,
+        split=_not_for_this,
+        random_bits=_skipping_bits,
+        fold_in=_skipping_fold_in,
+        name="threefry2x32_skipping",
+        tag="skip",
+    )

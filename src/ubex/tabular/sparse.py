@@ -210,12 +210,18 @@ def closed_form(
     at_states, converged = (policy**2 * local).sum(axis=1), True
     if table:
         root = inverse(mean.matrix, root)
-    if not first_order:
-        at_states, more, converged = higher_orders(posterior, mean, root, at_states, discount)
-        local = local + more
     chosen = np.arange(states) if asked is None else asked
-    v, q = from_rows(mean, solve, at_states, chosen) if few else (x[chosen] for x in from_columns(mean, root, at_states))
-    q = local[chosen] + discount**2 * q
+    if few:
+        v, ahead = from_rows(mean, solve, at_states, chosen)
+    else:
+        if not first_order:
+            at_states, converged = higher_orders(posterior, mean, root, at_states, discount)
+        v, ahead = from_columns(mean, root, at_states)
+        if not first_order and converged:
+            after = (mean.rows @ v).reshape(states, actions)
+            local = local + discount**2 * (after - ahead) / (posterior.concentration.sum(axis=-1) + 1.0)
+        v, ahead = v[chosen], ahead[chosen]
+    q = local[chosen] + discount**2 * ahead
     return SparseAnswer(v, q, v_mean[chosen], q_mean[chosen], local[chosen]), converged
 
 
@@ -250,8 +256,8 @@ def from_columns(mean: Chain, root: Any, local: np.ndarray) -> tuple[np.ndarray,
 
 def higher_orders(
     posterior: SparsePosterior, mean: Chain, root: Float[np.ndarray, "S S"], first: np.ndarray, discount: float
-) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Solves l = c + g^2 T l, T l = tr(Sigma C) averaged by the policy: l, what every action adds to c, and whether it did."""
+) -> tuple[np.ndarray, bool]:
+    """Solves l = c + g^2 T l, T l = tr(Sigma C) averaged by the policy: l, and whether it was found; otherwise it is c."""
     states, actions = mean.policy.shape
     scale = 1.0 / (posterior.concentration.sum(axis=-1) + 1.0)
     taken = np.flatnonzero(mean.policy.ravel())
@@ -268,11 +274,7 @@ def higher_orders(
         converged = bool(change <= TOLERANCE * np.abs(local).max())
         if converged or not np.isfinite(change):
             break
-    if not converged:
-        return first, np.zeros_like(mean.policy), False
-    del trace
-    v, q = from_columns(mean, root, local)
-    return local, discount**2 * scale * ((mean.rows @ v).reshape(states, actions) - q), True
+    return (local if converged else first), converged
 
 
 def ensemble_variance(
