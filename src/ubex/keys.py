@@ -118,7 +118,7 @@ def _skipping_bits(data: UInt32[Array, " 4"], width: int, shape: tuple[int, ...]
     from jax.extend.random import threefry_2x32
 
     if width != 64:
-        raise NotImplementedError("only 64-bit numbers are drawn in parts")
+        raise TypeError("only 64-bit numbers are drawn in parts")
     first = (data[2].astype(jnp.uint64) << 32) | data[3].astype(jnp.uint64)
     place = first + jnp.arange(np.prod(shape, dtype=int), dtype=jnp.uint64)
     counts = jnp.concatenate([place >> 32, place & 0xFFFFFFFF]).astype(jnp.uint32)
@@ -132,7 +132,7 @@ def _skipping_fold_in(data: UInt32[Array, " 4"], number: Any) -> UInt32[Array, "
 
 
 def _not_for_this(*_: Any) -> Array:
-    raise NotImplementedError("a key that skips places comes from another key, and only has children by number")
+    raise TypeError("a key that skips places comes from another key, and only has children by number")
 
 
 @functools.cache
