@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 .PHONY: help setup browser demo test test-parts test-numbers test-web test-pybullet fuzz coverage lint docs wheel bench lock clean
 
 help:
-	@echo "make demo   set up everything, compute the paper's Table 1, let every agent explore DeepSea, end in a page"
+	@echo "make demo   set up everything, then Table 1, estimators against the truth, agents on DeepSea, and a page"
 	@echo "make test   set up everything and run the tests"
 	@echo "make test-parts    the part of make test that is compiled without optimisations"
 	@echo "make test-numbers  the other part: it compares numbers, and is compiled as users compile"

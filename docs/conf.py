@@ -16,19 +16,13 @@ CONTENTS = """
 :hidden:
 :caption: Guide
 
-docs/guide
 docs/install
 docs/first-variance
 docs/exploration
 docs/agents
-docs/experiments
-docs/report
-docs/cluster
 docs/deep
-docs/locomotion
-docs/troubleshooting
-docs/from-stable-baselines3
-docs/comparison
+docs/not-learning
+docs/experiments
 examples/README
 ```
 
@@ -37,7 +31,6 @@ examples/README
 :caption: Theory
 
 docs/equations
-docs/closed-form
 ```
 
 ```{toctree}
@@ -46,8 +39,7 @@ docs/closed-form
 :glob:
 
 docs/results
-docs/reproduce
-docs/performance
+docs/comparison
 results/README
 studies/README
 studies/*/README
@@ -66,7 +58,6 @@ docs/reference/*
 :caption: Contribute
 
 CONTRIBUTING
-docs/architecture
 docs/adding
 SECURITY
 CHANGELOG

@@ -21,7 +21,8 @@ from ubex.experiments import command
 
 ROOT = Path(__file__).resolve().parent.parent
 ADDING = (ROOT / "docs" / "adding.md").read_text()
-SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", ADDING, re.DOTALL | re.MULTILINE))
+SKELETONS = ADDING[: ADDING.index("\n## How the house is built\n")]
+SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", SKELETONS, re.DOTALL | re.MULTILINE))
 BLOCKS = {
     heading: re.findall(r"^```(python|diff)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE) for heading, text in SECTIONS.items()
 }

@@ -1,4 +1,4 @@
-"""The structure that docs/architecture.md promises: imports go one way, files stay small, the root exports names only."""
+"""The structure that docs/adding.md promises: imports go one way, files stay small, the root exports names only."""
 
 from __future__ import annotations
 

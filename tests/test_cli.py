@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import tyro
 
-from ubex import InputError, cli, load_results
+from ubex import InputError, cli, demo, load_results
 from ubex.bench import exploration
 from ubex.deep import presets
 from ubex.estimators import ESTIMATORS
@@ -68,8 +68,10 @@ def test_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
 def test_demo_ends_with_the_report_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("SEEDS", 1), ("SIZE", 3), ("EPISODES", 20)):
-        monkeypatch.setattr(f"ubex.demo.{name}", value)
+    toy, _, maps, agents = demo.experiments()
+    tiny = {"sizes": (3,), "episodes": 20, "seeds": 1}
+    small = (toy, dataclasses.replace(maps, **tiny, pictures=(10, 20)), dataclasses.replace(agents, **tiny))
+    monkeypatch.setattr(demo, "experiments", lambda: small)
     assert cli.run(["demo", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert "15.6875" in printed
@@ -77,7 +79,17 @@ def test_demo_ends_with_the_report_page(
     assert "toy" in page
     assert "deep-sea" in page
     results = load_results(tmp_path / "deep-sea")
-    assert set(results["method"]) == {"exact-ube", "pombu", "ensemble-var", "psrl"}
+    assert set(results["method"]) == {"closed-form", "first-order", "exact-ube", "pombu", "ensemble-var", "psrl"}
+    assert "Values and their uncertainty" in page
+
+
+def test_demo_has_every_kind_of_chart() -> None:
+    _, calibration, maps, agents = demo.experiments()
+    assert {"closed-form", "exact-ube", "pombu", "ensemble-var"} <= set(calibration.methods)
+    assert len(maps.pictures) > 3
+    assert len(agents.sizes) > 1, "a line needs more than one point"
+    assert max(agents.sizes) == 10
+    assert agents.episodes == 1000, "as published"
 
 
 @pytest.mark.parametrize("name", [*EXPERIMENTS, *FORMER])

@@ -13,6 +13,7 @@ import gymnasium
 import pandas as pd
 import plot_cost
 import plot_deep_sea
+import plot_exploring
 import plot_locomotion
 import plot_pendulum
 import plot_rollouts
@@ -153,10 +154,10 @@ def test_the_readme_begins_with_the_picture_and_the_two_commands() -> None:
     assert len(readme.splitlines()) <= 120
 
 
-def test_the_guide_names_every_page() -> None:
+def test_the_readme_names_every_page() -> None:
     for page in PAGES:
-        if page.startswith("docs/") and page != "docs/guide.md":
-            assert f"({page.removeprefix('docs/')})" in PAGES["docs/guide.md"], page
+        if page.startswith("docs/"):
+            assert f"]({page})" in PAGES["README.md"], page
 
 
 def test_every_study_says_question_command_and_answer_and_is_listed() -> None:
@@ -193,17 +194,19 @@ def test_speeds_of_the_comparison_are_those_of_the_pages_that_it_names() -> None
         assert number in PAGES[f"docs/{page}"], (number, page)
 
 
-def test_messages_of_the_troubleshooting_page_are_in_the_source() -> None:
+def test_messages_that_the_pages_explain_are_in_the_source() -> None:
     source = "\n".join(path.read_text() for path in sorted((ROOT / "src").rglob("*.py")))
     whole = re.sub(r'"\s*\n\s*f?"', "", source)  # strings that go on in the next line
-    messages = re.findall(r"^### `(.+)`$", PAGES["docs/troubleshooting.md"], re.MULTILINE)
+    explained = {page: re.findall(r"^### `(.+)`$", text, re.MULTILINE) for page, text in PAGES.items()}
+    messages = [message for found in explained.values() for message in found]
     assert len(messages) > 30
+    assert len(explained["docs/not-learning.md"]) > 30
     for message in messages:
         for fragment in message.split("…"):
             assert fragment.strip() in whole, f"{message}: {fragment!r}"
 
 
-@pytest.mark.parametrize("module", [plot_cost, plot_deep_sea, plot_locomotion, plot_pendulum, plot_rollouts])
+@pytest.mark.parametrize("module", [plot_cost, plot_deep_sea, plot_exploring, plot_locomotion, plot_pendulum, plot_rollouts])
 def test_pictures_are_drawn_from_the_numbers_that_are_kept(module: ModuleType) -> None:
     assert module.PICTURE.read_text() == as_svg(module.draw), f"run: python docs/figures/{module.__name__}.py"
 

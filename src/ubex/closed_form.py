@@ -7,7 +7,7 @@ G = (I - g Pbar)^-1. Under the paper's assumptions the e(s) are uncorrelated, so
 
 m the values in the mean MDP and Sigma(s) the covariance of the row p(s): a linear fixed point in l. C is never formed to find
 it: diag(C) = (G*G) l and x C x = ((x G)*(x G)) l with elementwise products. Two policies have Cov[V_a, V_b] = G_a diag(l) G_b^T
-with the l of what they share. docs/closed-form.md derives it and says where it ends.
+with the l of what they share. docs/equations.md derives it and says where it ends.
 """
 
 from __future__ import annotations

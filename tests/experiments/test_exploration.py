@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from itertools import product
 from pathlib import Path
 
@@ -43,6 +44,27 @@ def test_alone_batched_and_resumed_are_the_same(tmp_path: Path) -> None:
         assert resumed == {seed: alone[seed] for seed in seeds}
     assert 5 < alone[0].scalars["total_regret"] < 60
     assert alone[0].curves["regret"].index == [50, 100]
+
+
+def test_maps_show_where_the_agent_was_and_change_no_number(tmp_path: Path) -> None:
+    watched = dataclasses.replace(EXPERIMENT, pictures=(10, 60))
+    (cell,), kept = watched.cells(), {}
+    assert EXPERIMENT.cells() == [cell], "pictures are no setting of a cell"
+    outcomes = EXPERIMENT.run(cell, [1, 0], context(tmp_path / "plain"))
+    for name, seeds in (("alone", [0]), ("together", [1, 0])):
+        artifacts = tmp_path / f"{name}-files"
+        shown = dataclasses.replace(context(tmp_path / name), artifacts=artifacts)
+        assert watched.run(cell, seeds, shown) == {seed: outcomes[seed] for seed in seeds}
+        kept[name] = {path.name: path.read_bytes() for path in artifacts.rglob("maps-*.npz")}
+    assert kept["alone"] == kept["together"]
+    assert set(kept["alone"]) == {"maps-10.npz", "maps-60.npz"}
+    early, late = (np.load(io.BytesIO(kept["alone"][f"maps-{episode}.npz"])) for episode in (10, 60))
+    visits, mean, deviation = late["maps"]
+    assert (np.isnan(visits[::-1]) == np.triu(np.ones((4, 4), bool), 1)).all(), "no episode gets right of the diagonal"
+    assert np.nansum(visits[3]) == pytest.approx(1.0), "every episode begins in the first row"
+    assert np.nansum(visits, axis=1) == pytest.approx(np.ones(4))
+    assert mean[3, 0] > 0.5, "it has found the reward"
+    assert np.nanmean(deviation) < np.nanmean(early["maps"][2])
 
 
 @pytest.mark.parametrize("kind", [DeepSea, SevenRoom])

@@ -100,9 +100,9 @@ def test_every_page_has_its_pictures_and_links_and_fits_a_phone(visit: Any, site
 
 def test_pages_are_reached_by_the_navigation(visit: Any) -> None:
     page = visit("index.html")  # which leads on to the README
-    page.locator("#lside").get_by_role("link", name="Architecture", exact=True).click()
-    assert page.locator("h1").inner_text().startswith("Architecture")
-    assert page.locator("#lside .current").last.inner_text() == "Architecture"
+    page.locator("#lside").get_by_role("link", name="Adding to ubex", exact=True).click()
+    assert page.locator("h1").inner_text().startswith("Adding to ubex")
+    assert page.locator("#lside .current").last.inner_text() == "Adding to ubex"
     small = visit("README.html", viewport=PHONE)
     assert small.locator("#lside").evaluate("(side) => side.getBoundingClientRect().right") <= 0
     small.locator("button[aria-controls=lside]").click()

@@ -99,7 +99,19 @@ def test_compiling_does_not_count(tmp_path: object, monkeypatch: pytest.MonkeyPa
     now += 4495.0
     display.progressed(job, 10_000, 10_000, "step")
     display.ended(job, Finished({}, 5500.0))
-    assert display.seconds_left() == pytest.approx(2 * 5000.0)
+    assert display.seconds_left() == pytest.approx(2 * 5501.0), "the others will be compiled too"
+
+
+def test_the_first_of_many_quick_jobs_tell_nothing(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    display = Display(Console(file=io.StringIO()), "quick", 40)
+    for number, job in enumerate(jobs(40, tmp_path)[:4]):
+        assert display.seconds_left() is None, number
+        display.started(job)
+        now += 5.0 if number == 0 else 1.0
+        display.ended(job, Finished({}, 0.1))
+    assert display.seconds_left() == pytest.approx(36 * 2.0)
 
 
 def test_on_a_terminal_there_are_bars(tmp_path: object) -> None:

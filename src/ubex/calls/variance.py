@@ -37,7 +37,7 @@ MAX_CHUNKS = 16
 Chunks are larger than 32 MiB because glibc gives smaller blocks back late, if ever."""
 
 # Compiled in pieces, not whole: a matrix is made in one call and factorised in another, because XLA's threads and those of
-# the linear algebra library slow each other down inside one call (docs/architecture.md has the numbers).
+# the linear algebra library slow each other down inside one call (docs/comparison.md has the numbers).
 _equation = jax.jit(bellman.equation)
 _solve = jax.jit(jnp.linalg.solve)
 _with_actions = jax.jit(bellman.with_actions)
@@ -83,7 +83,7 @@ def value_variance(
         ddof: variances over members divide by N - ddof.
         horizon: number of steps that the values count, at discount 1 too; without it they never end. Answers are for the first
             step. `closed-form` and `first-order` then take every step's rows for fresh draws of the posterior, so that none is
-            met twice; in the sampled estimators each member keeps its own rows at all steps (docs/closed-form.md).
+            met twice; in the sampled estimators each member keeps its own rows at all steps (docs/equations.md).
         starts: for a `SparsePosterior`, the states to answer for; the arrays of the answer then have a line for each of these
             alone, in their order. With "first-order" no other state is computed.
 
@@ -153,7 +153,7 @@ def value_variance(
 
 
 def default_for(source: MDP | Posterior | SparsePosterior, horizon: int | None) -> str:
-    """The estimator that is chosen. Over a number of steps the closed form answers another question: docs/closed-form.md."""
+    """The estimator that is chosen. Over a number of steps the closed form answers another question: docs/equations.md."""
     return FROM_MOMENTS if isinstance(source, TabularPosterior | SparsePosterior) and horizon is None else FROM_MEMBERS
 
 

@@ -1,4 +1,4 @@
-"""`closed-form` and `first-order`: the variance from moments of the posterior, without sampling (docs/closed-form.md)."""
+"""`closed-form` and `first-order`: the variance from moments of the posterior, without sampling (docs/equations.md)."""
 
 from ubex.estimators.base import Estimator
 

@@ -2,7 +2,7 @@
 
 The truth is the variance over many posterior samples, each evaluated exactly, with its own Monte-Carlo error. Next to it stands
 how far the paper's assumptions fail: how much rows and values depend on each other, and how much the answer would change if
-every step had rows of its own. docs/closed-form.md says what came out.
+every step had rows of its own. docs/equations.md says what came out.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from ubex.experiments.exploration import (
     OPTIMISTIC_METHODS,
     Exploration,
     Score,
+    Watch,
     ablation,
     agent_config,
     also_varied,
@@ -30,8 +31,12 @@ from ubex.experiments.exploration import (
     regret_curve,
     value_and_error,
 )
-from ubex.experiments.spec import Cell, FigureSpec, Outcome, Preset, Table
+from ubex.experiments.spec import Cell, Context, FigureSpec, Outcome, Preset, Table
+from ubex.learn.tabular import TabularState
+from ubex.learn.tabular_agent import TabularBackend
 from ubex.runs import metrics
+from ubex.runs.pictures import maps_file
+from ubex.runs.records import IF_GIVEN
 from ubex.tabular.agents import AgentConfig
 
 SOLVED = 0.5
@@ -71,18 +76,31 @@ class DeepSea(Exploration):
             "deep-sea-gain",
             (ablation("gain", UNIT, "size"),),
         ),
+        "maps": Preset(
+            "DeepSea: where agents go and how sure they are of every cell, while they explore",
+            {
+                **{"methods": ("closed-form", "exact-ube"), "sizes": (10,), "seeds": 1},
+                **{"episodes": 50, "pictures": (5, 10, 15, 20, 30, 50)},
+            },
+            "deep-sea-maps",
+            (FigureSpec("regret", "Unsolved episodes of the first 50", "bars", "total_regret", "size L", UNIT, x="size"),),
+        ),
     }
 
     sizes: tuple[int, ...] = (10, 20)
     """The sizes L of the grid. The paper has 10, 20, 30 and 40."""
     u_min: float = -0.05
     """The least uncertainty reward. Smaller ones are clipped. The default is the paper's for DeepSea."""
+    pictures: tuple[int, ...] | None = field(default=None, metadata=IF_GIVEN)
+    """The episodes after which the first seed leaves maps of what it knows. By default there are none."""
 
     def __post_init__(self) -> None:
         """Refuses fields that make no sense."""
         super().__post_init__()
         for size in self.sizes:
             checks.whole("size", size, 2)
+        for episode in self.pictures or ():
+            checks.whole("pictures", episode, 1)
 
     def axes(self) -> dict[str, Sequence[Any]]:
         """Sizes x ensemble sizes x gains."""
@@ -102,6 +120,14 @@ class DeepSea(Exploration):
         """DeepSea is judged by its returns."""
         del env
         return lambda returns, policies: returns
+
+    def watch(self, env: TabularEnv, cell: Cell, context: Context) -> tuple[Sequence[int], Watch | None]:
+        """Maps of the grid after the episodes `pictures`."""
+
+        def look(state: TabularState) -> None:
+            context.keep(0, f"maps-{state.episodes}.npz", maps(env, self.agent(cell), state))
+
+        return self.pictures or (), look
 
     def outcome(self, env: TabularEnv, score: Float[np.ndarray, " E"], steps: Int[np.ndarray, " E"]) -> Outcome:
         """Regret counts the episodes without the reward."""
@@ -133,3 +159,17 @@ class DeepSea(Exploration):
             ]
             tables.append(Table(title, ["method", "L", "N", "gain", *more, "mean, standard error"], rows))
         return tables
+
+
+def maps(env: TabularEnv, config: AgentConfig, state: TabularState) -> bytes:
+    """What an agent knows of the grid: where it was, the mean value of the better action, and how unsure it is of the action
+    that it knows less. No episode gets to the cells right of the diagonal, so they are blank."""
+    size = env.horizon
+    mean, deviation, _ = TabularBackend(env, config, state.key).uncertainty_map(state, None, (0, 1), 0)
+    visits = np.asarray(state.belief.counts)[: env.num_states].sum(axis=(1, 2)) / (config.repeats * state.episodes)
+    layers = {"share of episodes that came here": visits, "mean value": mean.max(axis=1)}
+    if np.isfinite(deviation).all():
+        layers["standard deviation of the value"] = deviation.max(axis=1)
+    reached = np.tri(size, dtype=bool)
+    grids = {name: np.where(reached, values.reshape(size, size), np.nan)[::-1] for name, values in layers.items()}
+    return maps_file(range(size), range(1, size + 1), "column", "steps left", grids, state.episodes)

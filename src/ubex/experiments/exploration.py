@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -20,7 +22,7 @@ from ubex.learn.tabular import TabularLearner, TabularState
 from ubex.runs import metrics
 from ubex.runs.records import IF_GIVEN
 from ubex.tabular.agents import METHODS, AgentConfig
-from ubex.tabular.loop import Episodes
+from ubex.tabular.loop import Episodes, Memory
 
 PAPER_METHODS = ("exact-ube", "pombu", "ensemble-var", "psrl")
 OPTIMISTIC_METHODS = ("exact-ube", "pombu", "ensemble-var")
@@ -103,30 +105,56 @@ class Exploration(Experiment):
     def outcome(self, env: TabularEnv, score: Float[np.ndarray, " E"], steps: Int[np.ndarray, " E"]) -> Outcome:
         """What one seed gives."""
 
+    def watch(self, env: TabularEnv, cell: Cell, context: Context) -> tuple[Sequence[int], Watch | None]:
+        """After which episodes seed 0 is looked at, and how."""
+        del env, cell, context
+        return (), None
+
     def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
         """One agent for all episodes of every seed."""
         env = self.environment_of(cell)
-        found = explore(cell, seeds, env, self.agent(cell), self.episodes, context, self.score(env))
+        pictures, watch = self.watch(env, cell, context)
+        found = explore(cell, seeds, env, self.agent(cell), self.episodes, context, self.score(env), pictures, watch)
         return {seed: self.outcome(env, *one) for seed, *one in zip(seeds, *found, strict=True)}
 
 
 Score = Callable[[Float[np.ndarray, " B"], Int[np.ndarray, "B S"]], Float[np.ndarray, " B"]]
 """(returns, executed policies) of a block of one seed -> the number that the experiment keeps of each episode."""
+Watch = Callable[[TabularState], None]
+"""Is shown the state of one seed."""
+
+
+def one_of(state: TabularState, place: int) -> Memory:
+    """What one of several seeds remembers."""
+    found: Memory = jax.tree.map(lambda x: x[place], state.memory)
+    return found
 
 
 def explore(
-    cell: Cell, seeds: Sequence[int], env: TabularEnv, config: AgentConfig, episodes: int, context: Context, score: Score
+    cell: Cell,
+    seeds: Sequence[int],
+    env: TabularEnv,
+    config: AgentConfig,
+    episodes: int,
+    context: Context,
+    score: Score,
+    pictures: Sequence[int] = (),
+    watch: Watch | None = None,
 ) -> tuple[Float[np.ndarray, "K E"], Int[np.ndarray, "K E"]]:
     """Runs an agent for a number of episodes, all seeds together: of each episode its score, and the improvements of the update
-    before it."""
+    before it. `watch` is shown seed 0 after each of the episodes `pictures`; blocks are as short as that needs."""
     keys = [cell.key(seed) for seed in seeds]
 
     def record(state: TabularState, block: Episodes) -> tuple[driver.Rows, bool]:
+        if watch and 0 in seeds and state.episodes in pictures:
+            first = list(seeds).index(0)
+            watch(state if len(seeds) == 1 else state._replace(memory=one_of(state, first), key=state.key[first]))
         returns, policies, steps = block if len(seeds) > 1 else (x[None] for x in block)
         scores = [score(*one) for one in zip(returns, policies, strict=True)]
         return {"score": np.stack(scores, axis=1), "steps": np.transpose(steps)}, True
 
-    learner = TabularLearner(env, config, jnp.stack(keys) if len(seeds) > 1 else keys[0], BLOCK)
+    block = math.gcd(BLOCK, *pictures)
+    learner = TabularLearner(env, config, jnp.stack(keys) if len(seeds) > 1 else keys[0], block)
     found = driver.run(learner, episodes, context, record).history
     return np.ascontiguousarray(found["score"].T), np.ascontiguousarray(found["steps"].T).astype(np.int32)
 

@@ -12,7 +12,6 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -20,6 +19,7 @@ from typing import Any
 
 from ubex.runs.disk import StorageError
 from ubex.runs.jobs import ATTEMPTS, Failed, Job, Listener, execute, worker_environment
+from ubex.runs.records import Cell
 
 PR_SET_PDEATHSIG = 1
 LEAVE_SECONDS = 5.0
@@ -39,7 +39,7 @@ def run_inline(jobs: Sequence[Job], listener: Listener) -> None:
 
 def run_pool(jobs: Sequence[Job], listener: Listener, workers: int) -> None:
     """Jobs in worker processes; one whose worker is lost is tried again."""
-    queue, attempts = deque(jobs), dict.fromkeys(jobs, 0)
+    queue, attempts = Queue(jobs), dict.fromkeys(jobs, 0)
     crew = [Worker() for _ in range(min(workers, len(jobs)))]
     try:
         for worker in crew:
@@ -71,6 +71,31 @@ def run_pool(jobs: Sequence[Job], listener: Listener, workers: int) -> None:
             worker.stop()
 
 
+class Queue:
+    """Jobs that wait. A program is compiled for a cell, so each worker does all seeds of a cell while there are other cells."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        """In this order."""
+        self.jobs, self.begun = [(job.cell.id, job) for job in jobs], set[str]()
+
+    def __bool__(self) -> bool:
+        """Whether there is one."""
+        return bool(self.jobs)
+
+    def take(self, cell: Cell | None) -> Job:
+        """The next job for a worker that did this cell last: of the same cell, of one that nobody began, or the first."""
+        own = cell.id if cell else None
+        places = range(len(self.jobs))
+        kinds = [0 if name == own else 1 if name not in self.begun else 2 for name, _ in self.jobs]
+        name, job = self.jobs.pop(min(places, key=kinds.__getitem__))
+        self.begun.add(name)
+        return job
+
+    def give_back(self, job: Job) -> None:
+        """It is the first again."""
+        self.jobs.insert(0, (job.cell.id, job))
+
+
 class Worker:
     """One worker process and what it is busy with."""
 
@@ -83,12 +108,15 @@ class Worker:
             self.process.start()
         far_end.close()  # so that a dead worker is seen as the end of the stream
         self.job: Job | None = None
+        self.cell: Cell | None = None
+        """Of its last job."""
 
-    def give(self, queue: deque[Job], attempts: dict[Job, int], listener: Listener) -> None:
+    def give(self, queue: Queue, attempts: dict[Job, int], listener: Listener) -> None:
         """Hands over the next job, if there is one."""
         if not queue:
             return
-        self.job = queue.popleft()
+        self.job = queue.take(self.cell)
+        self.cell = self.job.cell
         attempts[self.job] += 1
         listener.started(self.job)
         with contextlib.suppress(OSError):  # it died while idle: the loop sees the end of its stream and replaces it
@@ -118,14 +146,14 @@ def environment(changes: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def replace_lost(worker: Worker, queue: deque[Job], attempts: dict[Job, int], listener: Listener) -> Worker:
+def replace_lost(worker: Worker, queue: Queue, attempts: dict[Job, int], listener: Listener) -> Worker:
     """A new worker for one that died, and its job back in the queue unless it died too often."""
     job = worker.job
     assert job is not None, "only busy workers are watched"
     worker.stop()
     if attempts[job] < ATTEMPTS:
         listener.lost(job, attempts[job])
-        queue.appendleft(job)
+        queue.give_back(job)
     else:
         code = worker.process.exitcode
         listener.ended(job, Failed(f"its worker was lost {ATTEMPTS} times (last exit code {code})", ""))

@@ -16,6 +16,8 @@ ENOUGH = 0.005
 """Share of a run from which its end can be guessed: before it, most of the time went into compiling."""
 MEASURED_SECONDS = 2.0
 """Time from which it can be guessed where compiling is over, however small the share."""
+ENOUGH_JOBS = 0.1
+"""Share of the jobs from which the rest can be guessed, where jobs do not say how far they are."""
 LINE_SECONDS = 10.0
 """Shortest time between two lines where there is no terminal, so that a log stays readable."""
 MAX_ROWS = 8
@@ -110,7 +112,7 @@ class Display:
         """It finished or failed."""
         pace = self._running.pop(job, None)
         if pace is not None:
-            self._took.append(pace.seconds() or time.monotonic() - pace.begun)
+            self._took.append(time.monotonic() - pace.begun)
         if job in self._rows:
             self._bars.remove_task(self._rows.pop(job))
         if isinstance(result, Failed):
@@ -129,14 +131,17 @@ class Display:
         self.say(f"the worker of {job.label} was lost (attempt {attempt}): trying again")
 
     def seconds_left(self) -> float | None:
-        """Time left at the speed so far, without compiling, counting what running jobs have already done.
-
-        None while nothing is known of it.
-        """
+        """Time left: jobs that run go on at their speed, and those that wait take as long as those that ended, compiling
+        included. None while too little is known: the first jobs tell little of many."""
         running = self._running.values()
-        known = [*self._took, *(found for pace in running if (found := pace.seconds()) is not None)]
-        left = self.total - self.done - self.failed - sum(pace.share for pace in running)
-        return sum(known) / len(known) * left / max(len(running), 1) if known else None
+        guesses = [found for pace in running if (found := pace.seconds()) is not None]
+        if not guesses and len(self._took) < max(1.0, ENOUGH_JOBS * self.total):
+            return None
+        known = self._took or guesses
+        usual = sum(known) / len(known)
+        waiting = (self.total - self.done - self.failed - len(running)) * usual
+        begun = sum((1.0 - pace.share) * (pace.seconds() or usual) for pace in running)
+        return (waiting + begun) / max(len(running), 1)
 
     def _refresh(self) -> None:
         left = self.seconds_left()

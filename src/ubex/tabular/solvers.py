@@ -3,7 +3,7 @@
 Where an action leads to one next state, the mean MDP under a policy is one observed successor per state plus a share that all
 next states have in common. Following successors, twice as far in each round, solves it in a few gathers; a rank-one
 correction adds the share. A sampled MDP differs from the mean by little (by sampling noise of order 1/sqrt(total of the
-Dirichlet parameters) per row), so correcting with the mean's solution converges in some twenty matrix-vector products, while a
+Dirichlet parameters) per row), so correcting with the mean's solution converges in 15 to 20 matrix-vector products, while a
 factorisation costs as much as some S/5 of them. Where it does not converge, a factorisation is made after all.
 """
 

@@ -3,7 +3,7 @@
 Unrolled in time, every (state, time) is visited at most once: nothing has to be solved for, and discount 1 is no special case.
 The closed form takes the rows at different times for independent draws of the posterior: p_h and r_h are drawn anew at each
 step. The paper's assumptions then hold by construction and the answer is exact, for that posterior; one unknown p that is
-met again later is another question (docs/closed-form.md). The sampled estimators follow the paper's u to the letter: member i
+met again later is another question (docs/equations.md). The sampled estimators follow the paper's u to the letter: member i
 keeps its p_i at all times, and u at h takes V_i and the mean values at h + 1.
 """
 
