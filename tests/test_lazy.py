@@ -16,7 +16,7 @@ from public import MODULES
 import ubex
 
 HEAVY = ("jax", "scipy", "pandas", "matplotlib", "PIL", "equinox", "optax", "tyro", "rich")
-MOST_PROGRAMS = 24
+MOST_PROGRAMS = 17
 """That two first variances compile, of samples and of a posterior; there were 39."""
 FIRST_VARIANCE = """
 import ubex

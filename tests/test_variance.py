@@ -236,6 +236,17 @@ def test_discount_one_needs_an_absorbing_state(ensemble: MDP) -> None:
         value_variance(MDP(samples.p, paid), np.ones((5, 1)), 1.0)
 
 
+@pytest.mark.parametrize("estimator", ["closed-form", "ensemble-var", "exact-ube"])
+def test_an_end_that_is_next_to_never_reached_is_none_at_discount_one(estimator: str) -> None:
+    """Otherwise the value is no number: 1 - 1e-300 is 1."""
+    p = np.array([[[1.0, 1e-300]], [[0.0, 1.0]]])
+    with pytest.raises(ValueError, match=r"discount 1 needs every state to reach .* but state 0 does not in member 0"):
+        value_variance(MDP(np.stack([p, p]), [[1.0], [0.0]]), [0, 0], 1.0, estimator=estimator)
+    seldom = np.array([[[1.0 - 1e-6, 1e-6]], [[0.0, 1.0]]])
+    found = value_variance(MDP(np.stack([seldom, seldom]), [[1.0], [0.0]]), [0, 0], 1.0, estimator="closed-form")
+    assert found.v_mean[0] == pytest.approx(1e6)
+
+
 def test_ensembles_that_are_too_small(ensemble: MDP) -> None:
     with pytest.raises(ValueError, match="the ensemble is empty"):
         value_variance(MDP(np.zeros((0, S, A, S)), np.zeros((0, S, A))), POLICY, 0.9)

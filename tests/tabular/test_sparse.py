@@ -119,6 +119,11 @@ def test_discount_one_ends_in_an_absorbing_state(estimator: str) -> None:
     assert found.v[-1] == found.v_mean[-1] == 0.0
     with pytest.raises(InputError, match=r"discount 1 needs every state to reach .* but state 0 does not"):
         value_variance(random_posterior(0), np.zeros(12, int), 1.0, estimator=estimator, key=0)
+    never = posterior.concentration.copy()
+    never[3, 0] = [1e-7, 1e7]  # where the only way on is next to never taken
+    stuck = SparsePosterior(posterior.successors, never, posterior.reward_mean, posterior.reward_variance)
+    with pytest.raises(InputError, match="but state 0 does not"):
+        value_variance(stuck, policy, 1.0, estimator=estimator, key=0)
 
 
 def test_an_offset_of_the_rewards_costs_no_digits() -> None:

@@ -6,6 +6,7 @@ Nothing is sampled where the posterior is one of ours; any other is sampled and 
 from __future__ import annotations
 
 import functools
+from types import ModuleType
 from typing import NamedTuple
 
 import jax
@@ -24,7 +25,7 @@ from ubex.tabular import unrolled
 from ubex.tabular.posterior import INSTEAD, TabularPosterior
 from ubex.tabular.terminal import terminal_states
 from ubex.tabular.unrolled import Step
-from ubex.types import MDP, KeyLike, Posterior
+from ubex.types import MDP, InputError, KeyLike, Posterior
 
 ArrayOrHost = Array | np.ndarray
 ONE_POLICY, TWO_POLICIES = (4, 8), (6, 22)
@@ -212,26 +213,23 @@ def probabilities(problem: Problem, policy: ArrayLike) -> Float[Array, "S A"]:
 
 def solve(problem: Problem, policy: ArrayLike, discount: float) -> Side:
     """The policy in the mean MDP: the inverse of its Bellman equation, and its values."""
-    terminal: Bool[Array, " S"] | None = None
-    choice = probabilities(problem, policy)
-    if discount == 1.0:
-        p, r = (np.asarray(array) for array in problem.members)
-        terminal = jnp.asarray(terminal_states(p, r, np.asarray(choice)))
-    return side_of(problem.mean, choice, discount, terminal)
+    choice, (p, r) = np.asarray(probabilities(problem, policy)), problem.members
+    terminal = terminal_states(np.asarray(p), np.asarray(r), choice) if discount == 1.0 else None
+    try:
+        side = side_of(np, problem.mean, choice, discount, terminal)  # NumPy has nothing to compile
+    except np.linalg.LinAlgError:
+        raise InputError("discount 1 needs states that reach an end, but some do so too seldom to have a value") from None
+    return Side(*map(jnp.asarray, side))
 
 
-def side_of(mean: MDP, choice: Float[Array, "S A"], discount: form.Scalar, terminal: Bool[Array, " S"] | None) -> Side:
-    """`solve` for arrays, which may be traced."""
-    rows = jnp.einsum("sa,sat->st", choice, jnp.asarray(mean.p))
+def side_of(library: ModuleType, mean: MDP, choice: ArrayOrHost, discount: form.Scalar, terminal: ArrayOrHost | None) -> Side:
+    """`solve` for arrays of `numpy`, or of `jax.numpy`, which may be traced."""
+    policy, p, r = (library.asarray(array) for array in (choice, *mean))
+    rows = library.einsum("sa,sat->st", policy, p)
     if terminal is not None:
-        rows = jnp.where(terminal[None, :], 0.0, rows)
-    root = jnp.linalg.inv(_one_minus(discount * rows))
-    return Side(choice, rows, root, root @ jnp.sum(choice * jnp.asarray(mean.r), axis=1))
-
-
-@jax.jit
-def _one_minus(x: Float[Array, "S S"]) -> Float[Array, "S S"]:
-    return jnp.eye(x.shape[0], dtype=x.dtype) - x
+        rows = library.where(terminal[None, :], 0.0, rows)
+    root = library.linalg.inv(library.eye(rows.shape[0], dtype=rows.dtype) - discount * rows)
+    return Side(policy, rows, root, root @ library.sum(policy * r, axis=1))
 
 
 @functools.partial(jax.jit, static_argnames="first_order")

@@ -93,7 +93,7 @@ def _closed_form(
     rewards = jnp.asarray(mean.r)
     if bellman.is_deterministic(policy):
         policy = jax.nn.one_hot(policy, rewards.shape[1], dtype=rewards.dtype)
-    side = covariance.side_of(mean, policy, discount, terminal)
+    side = covariance.side_of(jnp, mean, policy, discount, terminal)
     local, v, q = covariance.evaluate(rows, side, discount, first_order)
     values = Values(side.v, rewards + discount * rows.mean.expect(side.v))
     return Uncertainty(v, q, values, local.states, local.actions)

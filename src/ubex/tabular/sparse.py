@@ -151,11 +151,11 @@ def terminal_states(posterior: SparsePosterior, policy: Float[np.ndarray, "S A"]
     from scipy.sparse.csgraph import dijkstra
 
     states = posterior.num_states
-    here, possible = np.arange(states)[:, None, None], posterior.concentration > 0.0
-    leaves = mean_rows(posterior) * (posterior.successors != here)
+    here, mean = np.arange(states)[:, None, None], mean_rows(posterior)
+    leaves = mean * (posterior.successors != here)
     paid = (posterior.reward_mean != 0.0) | (posterior.reward_variance != 0.0)
     terminal: np.ndarray = np.all(((leaves.sum(axis=-1) <= ABSORBING_TOLERANCE) & ~paid) | (policy == 0.0), axis=1)
-    taken = possible & (policy > 0.0)[:, :, None]
+    taken = (mean > ABSORBING_TOLERANCE) & (policy > 0.0)[:, :, None]
     source = np.broadcast_to(here, taken.shape)[taken]
     edges = csr_array((np.ones(source.size), (posterior.successors[taken], source)), shape=(states, states))
     lost = ~terminal

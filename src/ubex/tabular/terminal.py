@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from ubex.types import InputError
 
 ABSORBING_TOLERANCE = 1e-12
+"""A probability up to which a step counts as one that is never taken: beside 1 it is hardly a number."""
 
 
 def terminal_states(p: Float[np.ndarray, "N S A S"], r: Float[np.ndarray, "N S A"], policy: Any) -> Bool[np.ndarray, " S"]:
@@ -24,7 +25,7 @@ def terminal_states(p: Float[np.ndarray, "N S A S"], r: Float[np.ndarray, "N S A
     for member, rows in enumerate(p):
         edges = np.zeros((num_states, num_states), dtype=bool)
         for action in range(num_actions):
-            edges |= (rows[:, action] > 0.0) & taken[:, action, None]
+            edges |= (rows[:, action] > ABSORBING_TOLERANCE) & taken[:, action, None]
         lost = ~reaching(edges, terminal)
         if lost.any():
             raise InputError(
