@@ -24,7 +24,7 @@ if typing.TYPE_CHECKING:
     from ubex.tabular.sparse import SparsePosterior
     from ubex.types import MDP, InputError, NextValues, Posterior, Transitions, UbexWarning
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ENVS",
