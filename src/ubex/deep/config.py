@@ -61,6 +61,11 @@ class DeepConfig:
     prior functions, Osband et al., 2018): training takes it back where there are data, and elsewhere the models disagree.
 
     Differs from the paper, whose models have no prior, 0: where no reward was ever seen, all of them predict none anywhere."""
+    scaled_outputs: bool = False
+    """Whether models predict changes and rewards in units of their standard deviation in the data.
+
+    Differs from the paper, whose models predict them as they are: their noise has a standard deviation of at least 0.007
+    (`min_log_var`), which is nothing to a pendulum and several times the velocity that MountainCar gains in a step."""
     retain: Whole = 1
     """Retrainings after which the model-generated buffers, which are rings, are overwritten."""
     initial_steps: Whole = 1000
