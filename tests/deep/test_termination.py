@@ -50,11 +50,43 @@ def test_it_learns_where_episodes_end(limit: float, missed: float, wrong: float)
     assert found[~over].mean() <= wrong
 
 
+def test_a_rare_edge_is_put_where_the_data_have_it() -> None:
+    """Five steps in 2,000 end, at 2.8: a threshold by their share alone would let half of those go on that pass it by 0.3."""
+    rows, over = data(ROWS, 2.8)
+    assert over.sum() == 5
+    ends, generator = learned(rows, ROWS), np.random.default_rng(5)
+
+    def share(place: float) -> float:
+        before, action = (generator.normal(size=(500, size)).astype(np.float32) for size in (2, 1))
+        before[:, 0] = place - 0.2
+        after = before + np.asarray([[0.2, 0.0]], np.float32)
+        return float(said(ends, pack(Batch(before, action, after[:, 1], after, np.zeros(500, np.float32)))).mean())
+
+    assert share(2.8 + 0.3) >= 0.8
+    assert share(2.8 - 0.3) <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("outputs", "ends", "count", "threshold"),
+    [
+        ([4.0, 1.0, 2.0, -3.0], [1, 0, 1, 0], 4, 1.5),  # a clean edge
+        ([4.0, 1.0, 2.0, 9.0], [1, 0, 1, 0], 3, 1.5),  # what stands behind the data does not count
+        ([4.0, 3.0, 2.0, 1.0, 0.0], [1, 1, 0, 1, 0], 5, 2.5),  # one is missed, so that no other is wrong
+        ([3.0, 2.0, 1.0], [0, 1, 0], 3, np.inf),  # luck
+        ([3.0, 2.0], [1, 1], 2, 1.0),  # everything ends
+    ],
+)
+def test_the_threshold_errs_least(outputs: list[float], ends: list[int], count: int, threshold: float) -> None:
+    held = jnp.arange(len(outputs)) < count
+    found = termination.least_errors(jnp.asarray(outputs), held & (jnp.asarray(ends) > 0), held)
+    assert float(found) == threshold
+
+
 def test_what_never_ended_does_not_end() -> None:
     rows, _ = data(1000, 100.0)
     assert not said(termination.init(jax.random.key(0), Task(2, 1)), rows).any()
     ends = learned(rows, 1000, 1)
-    assert float(ends.log_odds) == -np.inf
+    assert float(ends.threshold) == np.inf
     assert not said(ends, rows).any()
     assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(ends.network))
 

@@ -322,7 +322,7 @@ class HostLoop:
             seen = state.data[:, : state.step, -1].any(axis=1)
             if ends is not None and seen.any():
                 ends = steps.fit_termination(self.config, task, state.key, ends, data, place, seen)
-        in_use = ends if ends is not None and (np.asarray(ends.log_odds) > -np.inf).any() else None
+        in_use = ends if ends is not None and (np.asarray(ends.threshold) < np.inf).any() else None
         history = state.refills
         if number == 0:
             made = refills.recorded(index, buffers.written, model, state.agent.actor, in_use)
