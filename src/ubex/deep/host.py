@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
-from ubex.deep import refills, steps
+from ubex.deep import refills, steps, termination
 from ubex.deep.agents import Info
 from ubex.deep.buffer import ModelBuffer, empty
 from ubex.deep.clock import Clock
@@ -322,7 +322,7 @@ class HostLoop:
             seen = state.data[:, : state.step, -1].any(axis=1)
             if ends is not None and seen.any():
                 ends = steps.fit_termination(self.config, task, state.key, ends, data, place, seen)
-        in_use = ends if ends is not None and (np.asarray(ends.threshold) < np.inf).any() else None
+        in_use = ends if ends is not None and termination.ends_anything(ends) else None
         history = state.refills
         if number == 0:
             made = refills.recorded(index, buffers.written, model, state.agent.actor, in_use)
