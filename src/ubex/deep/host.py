@@ -72,7 +72,7 @@ class HostRun(NamedTuple):
     keys: tuple[int, Shaped[PRNGKeyArray, "K F"], Shaped[PRNGKeyArray, "K F G 2"] | None] | None = None
     """A segment, and the keys of its steps and rounds."""
     ends: Termination | None = None
-    """The classifiers of terminations, once a seed has seen one: nothing is compiled for them before."""
+    """Where episodes end, once a seed has seen an end: nothing is compiled for it before."""
     fitted: Fitted | None = None
     """How the last training of the models went."""
     outlook: Outlook | None = None

@@ -120,7 +120,7 @@ def fit_termination(
     index: Int[Array, ""],
     seen: Bool[Array, " K"],
 ) -> Termination:
-    """Trains the classifiers of terminations on the same data, of the seeds that have seen one."""
+    """Learns where episodes end from the same data, for the seeds that have seen an end."""
 
     def one(key: Key, ends: Termination, data: Float[Array, "C D"], seen: Bool[Array, ""]) -> Termination:
         here = named(jax.random.fold_in(key, index), "termination")
@@ -133,7 +133,7 @@ def fit_termination(
 
 
 def ending(task: Task, ends: Termination | None) -> Task:
-    """The task, whose episodes end in the models where the classifier says so, if there is one."""
+    """The task, whose episodes end in the models where it was learned, if it was."""
     return task if ends is None else task._replace(terminates=termination.bound(ends))
 
 
@@ -151,7 +151,7 @@ def refill(
 ) -> tuple[ModelBuffer, Outlook]:
     """Rollouts in the models before segment number `index`, into the buffers, which are used up.
 
-    The optimisers of the models and of the classifiers are not asked for, and may be None.
+    The optimisers of the models and of the terminations are not asked for, and may be None.
     """
 
     def one(
