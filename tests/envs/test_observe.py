@@ -140,3 +140,23 @@ def test_a_layout_survives_a_file() -> None:
     for space in PLAIN:
         layout, _ = observe.layout_of("World", space)
         assert observe.read(json.loads(json.dumps(layout))) == layout
+
+
+@pytest.mark.parametrize(
+    ("space", "units"),
+    [
+        (spaces.Box(np.array([-1.2, -0.07]), np.array([0.6, 0.07]), dtype=np.float64), (0.9, 0.07)),
+        (spaces.Box(np.array([-4.8, -np.inf, 0.0]), np.array([4.8, np.inf, np.inf]), dtype=np.float64), (4.8, 1.0, 1.0)),
+        (spaces.Box(-3e38, 3e38, (2,), np.float32), None),  # no bounds in truth
+        (spaces.Box(-1.0, 1.0, (3,)), None),
+        (spaces.Box(5.0, 5.0, (1,)), None),
+        (spaces.Dict({"a": spaces.Box(0.0, 20.0, (2,)), "b": spaces.Discrete(3)}), (10.0, 10.0, 1.0, 1.0, 1.0)),
+        (spaces.Box(0, 255, (2, 2), np.uint8), None),  # pixels are divided by 255 already
+        (spaces.MultiBinary(2), None),
+    ],
+)
+def test_numbers_are_measured_in_half_their_range(space: Any, units: tuple[float, ...] | None) -> None:
+    layout, size = observe.layout_of("World", space)
+    found = observe.units_of(space, layout)
+    assert found == (None if units is None else pytest.approx(units))
+    assert found is None or len(found) == size

@@ -213,6 +213,19 @@ def test_values_have_a_deviation() -> None:
     assert ubex.Agent("sac", "sparse-pendulum", **TINY).predict([1.0, 0.0, 0.0])[0].shape == (1,)
 
 
+def test_networks_see_bounded_numbers_in_units_of_their_range(tmp_path: Path) -> None:
+    """A velocity of at most 0.07 is as much to them as any other number; and a file remembers what it was divided by."""
+    place = ([-0.5, 0.07], [0.5])
+    plain, agent = (ubex.Agent("sac", "MountainCarContinuous-v0", **TINY, scaled_inputs=scaled) for scaled in (False, True))
+    for network in (agent.state.agent.actor, agent.state.agent.critics, agent.state.agent.critics_target):
+        assert network.units[:2] == pytest.approx((0.9, 0.07))
+    assert agent.value(*place)[0] == pytest.approx(float(plain.value([-0.5 / 0.9, 1.0], [0.5])[0]), rel=1e-4)
+    assert agent.value(*place)[0] != pytest.approx(float(plain.value(*place)[0]), rel=1e-2)
+    again = ubex.Agent.load(agent.learn(25).save(tmp_path / "a"))
+    assert again.value(*place)[0] == agent.value(*place)[0]
+    assert again.learn(2).steps == 27
+
+
 def test_an_environment_by_name_is_made_again(tmp_path: Path) -> None:
     agent = ubex.Agent("sac", "Pendulum-v1", **TINY, env_args={"g": 5.0})
     again = ubex.Agent.load(agent.save(tmp_path / "a"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -81,6 +82,10 @@ def init(config: DeepConfig, key: Key, task: Task) -> AgentState:
     actor = policy.of(task).init(named(key, "actor"), task.observation_size, task.action_size, config.actor_hidden)
     critics = critic.init(config, named(key, "critics"), task)
     unet = uncertainty.init(config, named(key, "unet"), task) if config.has_unet else None
+    if config.scaled_inputs and task.units is not None:
+        both = (*task.units, *(1.0,) * task.action_size)
+        actor, critics = dataclasses.replace(actor, units=task.units), dataclasses.replace(critics, units=both)
+        unet = None if unet is None else dataclasses.replace(unet, units=both)
     log_alpha = jnp.zeros((), jnp.float32)
     rates = optimisers(config)
     state = Networks(

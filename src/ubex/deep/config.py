@@ -66,6 +66,11 @@ class DeepConfig:
 
     Differs from the paper, whose models predict them as they are: their noise has a standard deviation of at least 0.007
     (`min_log_var`), which is nothing to a pendulum and several times the velocity that MountainCar gains in a step."""
+    scaled_inputs: bool = False
+    """Whether actor, critics and U-net see an observation in units of half the range that the environment declares for it.
+
+    Differs from the paper, whose networks see observations as they are. Then a velocity of at most 0.07, as in MountainCar, is
+    next to nothing to them."""
     retain: Whole = 1
     """Retrainings after which the model-generated buffers, which are rings, are overwritten."""
     initial_steps: Whole = 1000

@@ -145,6 +145,7 @@ def hosted(env: Any, horizon: int | None = None, terminates: Any = None, reward:
     seen, acted = foreign.spaces_of(env, "an environment is a name or a Gymnasium environment")
     with imports.foreign(f"the spaces of {name} cannot be read", InputError):
         (layout, size), actions = observe.layout_of(name, seen), _actions(name, acted)
+        units = observe.units_of(seen, layout)
     if horizon is not None:
         checks.steps("horizon", horizon)
     own = foreign.unwrapped(env)
@@ -159,7 +160,7 @@ def hosted(env: Any, horizon: int | None = None, terminates: Any = None, reward:
         _check_function("reward", reward, size, actions, "f", "one float32 number")
         known = actions.seen_by(reward)
     rewards = own.env.reward_range if isinstance(own, GymContinuous) else None
-    task = Task(size, actions.size, inside, known, rewards, isinstance(actions, Numbered))
+    task = Task(size, actions.size, inside, known, rewards, units, isinstance(actions, Numbered))
     return HostedEnv(env, name, actions, horizon, task, layout)
 
 

@@ -17,6 +17,8 @@ from ubex.types import InputError
 
 MOST = 1024
 """Numbers of an observation that is made flat here; a model that predicts more would need gigabytes of rollouts."""
+LEAST_UNIT = 1e-6
+"""Of an observation; whoever declares less, or more than one over it, knows no bounds."""
 BRIGHTEST = 255.0
 """Of a pixel, which becomes 1."""
 SUPPORTED = "deep agents support observations of Box, Discrete, MultiDiscrete and MultiBinary, and Dict and Tuple of these"
@@ -82,6 +84,22 @@ def _parts(space: Any, path: tuple[str | int, ...]) -> list[Part] | None:
         pixels = isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) > 1
         return [Part(path, tuple(int(n) for n in space.shape), BRIGHTEST if pixels else 1.0)]
     return None
+
+
+def units_of(space: Any, layout: Layout) -> tuple[float, ...] | None:
+    """Half the range of every number of the row, 1 where it is not bounded or not a plain number; None where all are 1."""
+    from gymnasium import spaces
+
+    units = list[float]()
+    for part in layout or (None,):
+        box = space if part is None else _inside(part.path, "the space", "a part", space)
+        if not isinstance(box, spaces.Box) or (part is not None and part.scale != 1.0):
+            units += [1.0] * (0 if part is None else part.size)
+            continue
+        with np.errstate(over="ignore", invalid="ignore"):
+            half = 0.5 * (np.ravel(box.high).astype(np.float64) - np.ravel(box.low).astype(np.float64))
+        units += np.where((half > LEAST_UNIT) & (half < 1.0 / LEAST_UNIT), half, 1.0).tolist()
+    return None if all(unit == 1.0 for unit in units) else tuple(units)
 
 
 def flat(layout: Layout, name: str, given: Any) -> Float[np.ndarray, "*b O"]:

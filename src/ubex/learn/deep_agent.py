@@ -108,6 +108,7 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
                 "observation_size": self.env.task.observation_size,
                 **self.env.actions.described(),
                 **({"layout": self.env.layout} if self.env.layout else {}),
+                **({"units": self.env.task.units} if self.env.task.units else {}),
             },
             "termination": self.termination,
             "reward": self.reward,
@@ -195,7 +196,7 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
                 raise InputError(f"the {name} of this agent is {here}, but that of {env.name} is {there}")
         if own.layout != env.layout:
             raise InputError(f"this agent learned from observations of another form than those of {env.name}")
-        return env
+        return env._replace(task=env.task._replace(units=own.task.units))  # as it learned
 
     def _held(
         self, state: HostRun, seen: Float[np.ndarray, "B O"], inside: Float[np.ndarray, "B A"]
@@ -244,7 +245,8 @@ def from_file(notes: Mapping[str, Any], horizon: int | None, termination: Any, r
     saved: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in notes["config"].items()}
     known = notes["world"]
     acted = actions.from_file(known)
-    task = Task(known["observation_size"], acted.size, discrete=isinstance(acted, actions.Numbered))
+    units = tuple(known["units"]) if "units" in known else None
+    task = Task(known["observation_size"], acted.size, units=units, discrete=isinstance(acted, actions.Numbered))
     env = HostedEnv(None, known["name"], acted, horizon, task, observe.read(known.get("layout", ())))
     given = Functions(termination, reward)
     for name, function in given._asdict().items():
