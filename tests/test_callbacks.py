@@ -24,8 +24,8 @@ class Actor:
     def save(self, path: Path) -> None:
         self.saved.append(str(path))
 
-    def evaluate(self, episodes: int, env: Any = None) -> Any:
-        self.env = env
+    def evaluate(self, episodes: int, env: Any = None, deterministic: bool = True) -> Any:
+        self.env, self.deterministic = env, deterministic
         return np.array([self.returns.pop(0)] * episodes)
 
 
@@ -46,9 +46,11 @@ def test_evaluations_keep_the_best_and_pass_on() -> None:
     assert callback.history == [(100, 1.0, 0.0), (200, 3.0, 0.0), (300, 2.0, 0.0)]
     assert agent.saved == ["best.ubex"] * 2
     assert [(one.kind, one.reward, one.length) for one in seen] == [("evaluation", x, 2) for x in (1.0, 3.0, 2.0)]
-    stopping = Evaluate(every=100, then=StopOnReward(2.0, 1))
+    assert agent.deterministic
+    stopping = Evaluate(every=100, then=StopOnReward(2.0, 1), deterministic=False)
     agent = Actor(1.0, 2.0)
     assert [stopping(info(agent, step)) for step in (100, 200)] == [True, False]
+    assert not agent.deterministic
 
 
 def test_where_episodes_are_awaited_none_is_left_out() -> None:

@@ -77,7 +77,7 @@ class Checkpoint:
 
 
 class Evaluate:
-    """Plays episodes with the mean action after every so many steps.
+    """Plays episodes with the mean action after every so many steps, or as the agent acts while it learns.
 
     A deep agent is evaluated at just these steps if there is another environment to do it in: `env`, or one that the agent
     makes again by its name. If there is none, and for tabular agents, it is at the first end of an episode after them.
@@ -96,10 +96,15 @@ class Evaluate:
         env: Any = None,
         best: str | Path | None = None,
         then: Callback | None = None,
+        deterministic: bool = True,
     ) -> None:
-        """In `env`, or the agent's own; saves the best agent so far to `best`; `then` is called after each evaluation."""
+        """In `env`, or the agent's own; saves the best agent so far to `best`; `then` is called after each evaluation.
+
+        `deterministic=False` draws actions from the policy. Where the mean of good actions is a bad one, that is a fairer test.
+        """
         self.every, self.episodes = checks.whole("every", every, 1), checks.whole("episodes", episodes, 1)
         self.env, self.best, self.then = env, None if best is None else Path(best), then
+        self.deterministic = checks.flag("deterministic", deterministic)
         self.history: list[tuple[int, float, float]] = []
         """Step, mean and standard deviation of the returns."""
         self._passed, self._highest = 0, -math.inf
@@ -117,7 +122,7 @@ class Evaluate:
         if not self.due(info.step):
             return None
         self.begin(info.step)
-        returns = info.agent.evaluate(self.episodes, env=self.env if env is None else env)
+        returns = info.agent.evaluate(self.episodes, self.env if env is None else env, self.deterministic)
         mean = float(np.mean(returns))
         self.history.append((info.step, mean, float(np.std(returns))))
         if mean > self._highest:
