@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pandas as pd
 
 import ubex
@@ -25,16 +26,21 @@ KEPT = ("value", "critic_std", "variance", "model_error", "terminal_share")
 
 
 def trial(file: Path, settings: dict[str, Any], key: int, steps: int) -> None:
-    """Trains one agent and evaluates it with five episodes after every 1,000 steps."""
+    """Trains one agent and evaluates it after every 1,000 steps: five episodes with its mean action, five as it acts."""
     rows: list[dict[str, float]] = []
+    learned: list[float] = []
 
     def note(info: Info) -> None:
+        acting = info.agent.evaluate(5, gymnasium.make(ENV), deterministic=False)
+        known = {"return": info.reward, "drawn": np.mean(acting), "training": np.mean(learned) if learned else np.nan}
         losses = {name: info.losses.get(name, float("nan")) for name in KEPT}
-        rows.append({"step": info.step, "return": info.reward, **losses})
+        rows.append({"step": info.step, **known, **losses})
+        learned.clear()
         pd.DataFrame(rows).to_csv(file, index=False, float_format="%.4g")
 
     agent = ubex.Agent("exact-ube", ENV, preset="laptop", key=key, **{**TRUSTED, **settings})
-    agent.learn(steps, Evaluate(every=1000, episodes=5, env=gymnasium.make(ENV), then=note))
+    evaluate = Evaluate(every=1000, episodes=5, env=gymnasium.make(ENV), then=note)
+    agent.learn(steps, [evaluate, lambda info: learned.append(info.reward)])
 
 
 if __name__ == "__main__":

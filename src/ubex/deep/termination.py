@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from ubex.deep.buffer import Batch, below, unpack
+from ubex.deep.dynamics import LEAST_WIDTH
 from ubex.deep.networks import MLP, descend, mlp
 from ubex.envs.task import Task, Terminates
 from ubex.keys import named
@@ -28,10 +30,10 @@ RATE = 3e-3
 """Learning rate (Adam)."""
 STEPS = 500
 """Gradient steps of one training, on from the weights of the one before."""
-LEAST_WIDTH = 1e-6
-"""A range up to which something counts as never changing."""
 BATCH = 256
 """Transitions of one gradient step, half of them terminations."""
+MOST_LIMITS = 16
+"""Limits that are looked for."""
 
 
 class Limits(NamedTuple):
@@ -59,7 +61,7 @@ class Termination(NamedTuple):
 
 
 def init(key: Key, task: Task) -> Termination:
-    """An untrained classifier, for which no episode ends."""
+    """Nothing is learned, and no episode ends."""
     inputs = 2 * task.observation_size + task.action_size
     network = mlp(key, inputs, HIDDEN, 1, jnp.tanh)
     nothing, one = jnp.zeros(inputs, jnp.float32), jnp.ones(inputs, jnp.float32)
@@ -70,8 +72,8 @@ def init(key: Key, task: Task) -> Termination:
 
 def ends_anything(termination: Termination) -> bool:
     """Whether there is anything that ends, of any seed."""
-    low, high = termination.limits
-    return bool((low > -jnp.inf).any() | (high < jnp.inf).any() | (termination.threshold < jnp.inf).any())
+    low, high, threshold = (np.asarray(x) for x in (*termination.limits, termination.threshold))
+    return bool((low > -np.inf).any() or (high < np.inf).any() or (threshold < np.inf).any())
 
 
 def _inputs(batch: Batch) -> Float[Array, "*b I"]:
@@ -96,7 +98,7 @@ def train(task: Task, key: Key, termination: Termination, data: Float[Array, "C 
     number = jnp.maximum((ends + others).astype(jnp.float32), 1.0)
     mean = jnp.sum(inputs * weight, axis=0) / number
     std = jnp.sqrt(jnp.sum((inputs - mean[None]) ** 2 * weight, axis=0) / number)
-    std = jnp.where(std > 1e-6, std, 1.0)
+    std = jnp.where(std > LEAST_WIDTH, std, 1.0)
     half = BATCH // 2
     label = jnp.concatenate((jnp.ones(half, jnp.float32), jnp.zeros(half, jnp.float32)))
     counts = jnp.where(label > 0.5, jnp.where(ends > 0, 1.0, 0.0), jnp.where(others > 0, 1.0, 0.0))
@@ -142,7 +144,7 @@ def find_limits(after: Float[Array, "C O"], over: Bool[Array, " C"], held: Bool[
         enough = (number[best] >= least) & (least > 0.0)
         return chosen.at[best].set(chosen[best] | enough), left & ~(beyond[:, best] & enough)
 
-    chosen, _ = jax.lax.fori_loop(0, 2 * size, choose, (jnp.zeros(2 * size, bool), over))
+    chosen, _ = jax.lax.fori_loop(0, min(2 * size, MOST_LIMITS), choose, (jnp.zeros(2 * size, bool), over))
     first = jnp.min(jnp.where(beyond, signed, jnp.inf), axis=0)
     limit = jnp.where(chosen, jnp.where(jnp.isfinite(top), 0.5 * (top + first), -jnp.inf), jnp.inf)
     return Limits(-limit[size:], limit[:size])
@@ -158,14 +160,14 @@ def least_errors(said: Float[Array, " C"], over: Bool[Array, " C"], held: Bool[A
     right = jnp.where(over, 1, jnp.where(held, -1, 0))[order]  # what an end there adds to the rows that are right
     gain = jnp.concatenate((jnp.zeros(1, right.dtype), jnp.cumsum(right)))
     number = jnp.argmax(gain)  # of ends
-    above = jnp.concatenate((jnp.full(1, jnp.inf, said.dtype), ranked))[number]
-    below = jnp.concatenate((ranked, jnp.full(1, -jnp.inf, said.dtype)))[number]
-    apart = jnp.where(jnp.isfinite(below), 0.5 * (above + below), above - 1.0)
+    last = jnp.concatenate((jnp.full(1, jnp.inf, said.dtype), ranked))[number]
+    other = jnp.concatenate((ranked, jnp.full(1, -jnp.inf, said.dtype)))[number]
+    apart = jnp.where(jnp.isfinite(other), 0.5 * (last + other), last - 1.0)
     return jnp.where(number > 0, apart, jnp.inf)
 
 
 def bound(termination: Termination) -> Terminates:
-    """The classifier as a function of one transition, for models."""
+    """What was learned as a function of one transition, for models."""
 
     def terminates(observation: Float[Array, " O"], action: Float[Array, " A"], after: Float[Array, " O"]) -> Bool[Array, ""]:
         inputs = jnp.concatenate((observation, action, after))
