@@ -19,7 +19,7 @@ import plot_pendulum
 import plot_rollouts
 import plot_truth
 import pytest
-from drawing import as_svg
+from drawing import as_svg, numbered
 
 from ubex import cli
 from ubex.envs import ENVS
@@ -209,6 +209,12 @@ def test_messages_that_the_pages_explain_are_in_the_source() -> None:
 @pytest.mark.parametrize("module", [plot_cost, plot_deep_sea, plot_exploring, plot_locomotion, plot_pendulum, plot_rollouts])
 def test_pictures_are_drawn_from_the_numbers_that_are_kept(module: ModuleType) -> None:
     assert module.PICTURE.read_text() == as_svg(module.draw), f"run: python docs/figures/{module.__name__}.py"
+
+
+def test_ids_in_pictures_are_the_same_on_every_machine() -> None:
+    drawn = '<path id="m0123456789"/><use href="#m0123456789" clip-path="url(#pabcdef0123)"/><clipPath id="pabcdef0123"/>'
+    assert numbered(drawn) == '<path id="id0"/><use href="#id0" clip-path="url(#id1)"/><clipPath id="id1"/>'
+    assert numbered(drawn.replace("0123456789", "aaaaabbbbb")) == numbered(drawn)
 
 
 def test_a_method_has_the_colours_of_the_report_in_every_picture() -> None:
