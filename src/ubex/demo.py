@@ -19,7 +19,7 @@ AGENTS = ("closed-form", "first-order", *PAPER_METHODS)
 
 
 def experiments() -> tuple[Experiment, ...]:
-    """What is run, in this order; as much of it as two cores do in three to four minutes."""
+    """What is run, in this order; as much of it as two cores do in about three minutes."""
     return (
         Toy(),
         Calibration.of("small", methods=ESTIMATORS),
