@@ -53,6 +53,8 @@ def test_a_limit_is_found_by_a_few_ends(limit: float) -> None:
     ends = learned(rows, ROWS, 1)
     assert float(ends.limits.high[0]) == pytest.approx(limit, abs=0.15)
     np.testing.assert_array_equal([ends.limits.high[1], *-ends.limits.low, ends.threshold], np.inf)  # and no others
+    untrained = termination.init(jax.random.key(0), Task(2, 1)).network
+    np.testing.assert_array_equal(ends.network.weights[0], untrained.weights[0])  # nothing is left for the classifier
     fresh, over = data(ROWS, beyond(limit), seed=1)
     found = said(ends, fresh)
     assert 1.0 - found[over].mean() <= 0.15

@@ -115,7 +115,8 @@ def train(task: Task, key: Key, termination: Termination, data: Float[Array, "C 
         gradient = jax.grad(loss)(network, inputs[order[chosen]])
         return descend(method, gradient, moments, network)
 
-    network, moments = jax.lax.fori_loop(0, STEPS, step, (termination.network, termination.optimiser))
+    number_of_steps = jnp.where(ends > 0, STEPS, 0)  # none where limits explain all ends
+    network, moments = jax.lax.fori_loop(0, number_of_steps, step, (termination.network, termination.optimiser))
     said = network((inputs - mean[None]) / std[None])[:, 0]
     return Termination(limits, network, mean, std, least_errors(said, over, held), moments)
 
