@@ -48,38 +48,11 @@ def test_log_variances_stay_between_their_bounds() -> None:
 
 def test_inputs_are_normalised_by_the_data_that_count() -> None:
     data = linear_data(50, 70)
-    found = dynamics.normalise(config(), data, jnp.asarray(50), LINE)
-    assert found.outputs is None
+    found = dynamics.normalise(data, jnp.asarray(50), LINE)
     np.testing.assert_allclose(found.mean, np.asarray(data)[:50, :2].mean(axis=0), atol=1e-5)
     np.testing.assert_allclose(found.std, np.asarray(data)[:50, :2].std(axis=0), rtol=1e-4)
-    constant = dynamics.normalise(config(), jnp.ones((5, 5)), jnp.asarray(5), LINE)
+    constant = dynamics.normalise(jnp.ones((5, 5)), jnp.asarray(5), LINE)
     np.testing.assert_array_equal(constant.std, 1.0)
-
-
-def test_outputs_are_scaled_by_the_data_that_count_and_by_the_prior_that_is_taken_back() -> None:
-    data = linear_data(50, 70)
-    x, a = np.asarray(data)[:50, 0], np.asarray(data)[:50, 1]
-    found = dynamics.normalise(config(scaled_outputs=True, reward_prior=3.0), data, jnp.asarray(50), LINE)
-    np.testing.assert_allclose(found.outputs, [(0.5 * x + a).std(), np.hypot((2.0 * x - a).std(), 3.0)], rtol=1e-4)
-    constant = dynamics.normalise(config(scaled_outputs=True), jnp.ones((5, 5)), jnp.asarray(5), LINE)
-    assert constant.outputs is not None
-    np.testing.assert_array_equal(constant.outputs, 1.0)
-
-
-def test_scaled_models_learn_small_changes_that_the_noise_of_others_hides() -> None:
-    """Changes a thousand times smaller, and rewards ten times larger: models in units of the data know both as well."""
-    x, a = jax.random.normal(jax.random.key(1), (190, 1)), jax.random.uniform(jax.random.key(2), (190, 1), minval=-1.0)
-    data = pack(Batch(x, a, 10.0 * (2.0 * x - a)[:, 0], x + 1e-3 * (0.5 * x + a), jnp.zeros(190)))
-    point, errors = (jnp.asarray([[2.0]]), jnp.asarray([[0.5]])), {}
-    for scaled in (False, True):
-        settings = config(model_hidden=(), model_rate=0.05, weight_decay=0.0, max_epochs=60, patience=5, scaled_outputs=scaled)
-        trained, fitted = train(settings, KEY, dynamics.init(settings, KEY, LINE), data, jnp.asarray(190), LINE)
-        said = dynamics.predict_all(settings, trained, *point)
-        errors[scaled] = float(jnp.max(fitted.error))
-        noise = float(jnp.min(jnp.exp(0.5 * said.log_var[:, 0, 0])))
-        assert (noise < 1e-3) == scaled, "the noise of a change of 1e-3 is smaller than that"
-    assert errors[True] < 1e-3, "in units of the data"
-    np.testing.assert_allclose(said.mean[:, 0], [[1.5e-3, 35.0]] * 2, rtol=0.07)
 
 
 def test_shuffling_keeps_to_the_rows_that_count() -> None:

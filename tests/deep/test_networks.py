@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -101,17 +99,3 @@ def test_stacked_weights_give_the_same_products() -> None:
     prepared, x = with_split_weights(network), jax.random.normal(KEY, (5, 3))
     assert [w.dtype for w in prepared.weights] == [jnp.float32, jnp.float16, jnp.float32]
     np.testing.assert_array_equal(prepared(x, split16_product), network(x, split16_product))
-
-
-def test_inputs_can_be_in_units_of_their_own() -> None:
-    network = mlp(jax.random.key(0), 5, (8, 8), 2, jnp.tanh)
-    measured = dataclasses.replace(network, units=(0.5, 0.07, 1.0, 1.0, 4.0))
-    x = jax.random.normal(jax.random.key(1), (6, 5))
-    divided = x / jnp.asarray([[0.5, 0.07, 1.0, 1.0, 4.0]])
-    np.testing.assert_allclose(measured(x), network(divided), rtol=1e-5, atol=1e-6)
-    actions = jax.random.normal(jax.random.key(2), (6, 3, 2))
-    found = measured.at_actions(x[:, :3], actions)
-    wanted = network.at_actions(divided[:, :3], actions / jnp.asarray([[[1.0, 4.0]]]))
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
-    many = jax.tree.map(lambda leaf: jnp.stack((leaf, leaf)), measured)
-    np.testing.assert_array_equal(many.first[1], measured.first)  # of an ensemble, too

@@ -185,6 +185,22 @@ def test_a_known_reward_sees_actions_in_the_bounds() -> None:
         adapter.hosted(Line(), reward=lambda o, a, n: n)
 
 
+def test_functions_see_observations_as_the_environment_gives_them() -> None:
+    """Where the agent's observations are scaled to the bounds: here the position, from 0 to 10."""
+
+    env = Line()
+    env.observation_space = spaces.Box(np.array([0.0, -np.inf]), np.array([10.0, np.inf]), dtype=np.float64)
+    functions = {"terminates": lambda o, a, n: n[0] > 8.0, "reward": lambda o, a, n: 100.0 * o[0] + n[0]}
+    hosted = adapter.hosted(env, **functions, scaled=True)
+    at, next_to = (jnp.array([x, 0.0], jnp.float32) for x in (-0.4, 0.7))  # 3 and 8.5
+    none = jnp.zeros(1, jnp.float32)
+    assert bool(hosted.task.terminates(at, none, next_to))
+    assert not bool(hosted.task.terminates(next_to, none, at))
+    assert hosted.task.reward is not None
+    assert float(hosted.task.reward(at, none, next_to)) == pytest.approx(308.5)
+    assert adapter.hosted(env, scaled=True).task.terminates is adapter.never
+
+
 def test_other_things_are_no_environments() -> None:
     with pytest.raises(InputError, match="but this is a int"):
         adapter.hosted(3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import gymnasium
@@ -137,26 +138,49 @@ def test_what_does_not_fit_is_one_line(change: dict[str, Any], line: str) -> Non
 def test_a_layout_survives_a_file() -> None:
     import json
 
-    for space in PLAIN:
-        layout, _ = observe.layout_of("World", space)
+    for space, scaled in itertools.product(PLAIN, (False, True)):
+        layout, _ = observe.layout_of("World", space, scaled)
         assert observe.read(json.loads(json.dumps(layout))) == layout
 
 
+CAR = spaces.Box(np.array([-1.2, -0.07]), np.array([0.6, 0.07]), dtype=np.float64)
+OPEN = spaces.Box(np.array([-4.8, -np.inf, 0.0]), np.array([4.8, np.inf, np.inf]), dtype=np.float64)
+
+
 @pytest.mark.parametrize(
-    ("space", "units"),
+    ("space", "ruler"),
     [
-        (spaces.Box(np.array([-1.2, -0.07]), np.array([0.6, 0.07]), dtype=np.float64), (0.9, 0.07)),
-        (spaces.Box(np.array([-4.8, -np.inf, 0.0]), np.array([4.8, np.inf, np.inf]), dtype=np.float64), (4.8, 1.0, 1.0)),
+        (CAR, ((-0.3, 0.0), (0.9, 0.07))),
+        (OPEN, ((0.0, 0.0, 0.0), (4.8, 1.0, 1.0))),
         (spaces.Box(-3e38, 3e38, (2,), np.float32), None),  # no bounds in truth
         (spaces.Box(-1.0, 1.0, (3,)), None),
         (spaces.Box(5.0, 5.0, (1,)), None),
-        (spaces.Dict({"a": spaces.Box(0.0, 20.0, (2,)), "b": spaces.Discrete(3)}), (10.0, 10.0, 1.0, 1.0, 1.0)),
+        (
+            spaces.Dict({"a": spaces.Box(0.0, 20.0, (2,)), "b": spaces.Discrete(3)}),
+            ((10.0,) * 2 + (0.0,) * 3, (10.0,) * 2 + (1.0,) * 3),
+        ),
         (spaces.Box(0, 255, (2, 2), np.uint8), None),  # pixels are divided by 255 already
         (spaces.MultiBinary(2), None),
     ],
 )
-def test_numbers_are_measured_in_half_their_range(space: Any, units: tuple[float, ...] | None) -> None:
-    layout, size = observe.layout_of("World", space)
-    found = observe.units_of(space, layout)
-    assert found == (None if units is None else pytest.approx(units))
-    assert found is None or len(found) == size
+def test_numbers_are_scaled_to_their_bounds(space: Any, ruler: tuple[tuple[float, ...], tuple[float, ...]] | None) -> None:
+    layout, size = observe.layout_of("World", space, scaled=True)
+    found = observe.ruler(layout)
+    assert observe.ruler(observe.layout_of("World", space)[0]) is None, "only where it is asked for"
+    if ruler is None:
+        assert found is None
+        return
+    assert found is not None
+    for side, wanted in zip(found, ruler, strict=True):
+        assert side == pytest.approx(wanted)
+        assert len(side) == size
+
+
+def test_scaled_rows_are_minus_one_and_one_at_the_bounds() -> None:
+    layout, _ = observe.layout_of("World", CAR, scaled=True)
+    np.testing.assert_allclose(
+        observe.flat(layout, "it", [CAR.low, CAR.high, [-0.3, 0.035]]), [[-1, -1], [1, 1], [0, 0.5]], atol=1e-6
+    )
+    both = spaces.Dict({"a": CAR, "b": spaces.Discrete(2)})
+    layout, _ = observe.layout_of("World", both, scaled=True)
+    np.testing.assert_allclose(observe.flat(layout, "it", {"a": CAR.high, "b": 1}), [1, 1, 0, 1], atol=1e-6)

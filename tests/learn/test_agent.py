@@ -213,17 +213,36 @@ def test_values_have_a_deviation() -> None:
     assert ubex.Agent("sac", "sparse-pendulum", **TINY).predict([1.0, 0.0, 0.0])[0].shape == (1,)
 
 
-def test_networks_see_bounded_numbers_in_units_of_their_range(tmp_path: Path) -> None:
-    """A velocity of at most 0.07 is as much to them as any other number; and a file remembers what it was divided by."""
-    place = ([-0.5, 0.07], [0.5])
-    plain, agent = (ubex.Agent("sac", "MountainCarContinuous-v0", **TINY, scaled_inputs=scaled) for scaled in (False, True))
-    for network in (agent.state.agent.actor, agent.state.agent.critics, agent.state.agent.critics_target):
-        assert network.units[:2] == pytest.approx((0.9, 0.07))
-    assert agent.value(*place)[0] == pytest.approx(float(plain.value([-0.5 / 0.9, 1.0], [0.5])[0]), rel=1e-4)
-    assert agent.value(*place)[0] != pytest.approx(float(plain.value(*place)[0]), rel=1e-2)
-    again = ubex.Agent.load(agent.learn(25).save(tmp_path / "a"))
+def test_observations_are_scaled_to_their_bounds(tmp_path: Path) -> None:
+    """Also for predictions and maps, whose axes stay in the environment's numbers; and a file remembers the bounds."""
+    place, car = ([-0.3, 0.07], [0.5]), "MountainCarContinuous-v0"
+    plain, agent = (ubex.Agent("sac", car, **TINY, scaled_observations=scaled) for scaled in (False, True))
+    assert agent.value(*place)[0] == pytest.approx(float(plain.value([0.0, 1.0], [0.5])[0]), rel=1e-4)
+    assert agent.predict(place[0])[0] == pytest.approx(plain.predict([0.0, 1.0])[0], abs=1e-6)
+    agent.learn(25)
+    seen = agent.state.data[:25, :2]
+    assert np.abs(seen[:, 0]).max() < 0.4, "a start between -0.6 and -0.4 is between -1/3 and -1/9"
+    across = agent.uncertainty_map(points=3).axes[0]
+    np.testing.assert_allclose(across, -0.3 + 0.9 * np.linspace(seen[:, 0].min(), seen[:, 0].max(), 3), rtol=1e-5)
+    again = ubex.Agent.load(agent.save(tmp_path / "a"))
     assert again.value(*place)[0] == agent.value(*place)[0]
     assert again.learn(2).steps == 27
+    assert again.evaluate(1, gymnasium.make(car, max_episode_steps=5)).shape == (1,)
+    with pytest.raises(ubex.InputError, match="observations of another form"):
+        again.evaluate(1, gymnasium.wrappers.RescaleObservation(gymnasium.make(car), np.float32(-1), np.float32(1)))
+
+
+def test_an_averaged_actor_is_used_and_the_actor_itself_is_trained(tmp_path: Path) -> None:
+    """The average follows slowly; whoever sees only that it exists would not see whether it is asked."""
+    plain, agent = (sac(actor_average=share).learn(60) for share in (0.0, 0.01))
+    assert plain.state.agent.actor_average is None
+    for one, other in zip(plain.state.agent.actor.weights, agent.state.agent.actor.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(plain.state.data, agent.state.data)
+    assert plain.predict([1.0, 2.0])[0] != agent.predict([1.0, 2.0])[0]
+    assert plain.predict([1.0, 2.0], deterministic=False)[0] != agent.predict([1.0, 2.0], deterministic=False)[0]
+    again = ubex.Agent.load(agent.save(tmp_path / "a"))
+    assert again.predict([1.0, 2.0])[0] == agent.predict([1.0, 2.0])[0]
 
 
 def test_an_environment_by_name_is_made_again(tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ import numpy as np
 from ubex.learn.crew import Crew, Maker
 from ubex.types import InputError
 
-PENDULUM = Maker("Pendulum-v1", {"g": 5.0}, 20)
+PENDULUM = Maker("Pendulum-v1", {"g": 5.0}, 20, False)
 SCRIPT = """
 import time
 from ubex.learn.crew import Crew, Maker
 
 if __name__ == "__main__":
-    crew = Crew(Maker("Pendulum-v1", {}, None), 2)
+    crew = Crew(Maker("Pendulum-v1", {}, None, False), 2)
     crew("reset", {0: (0, 1), 1: (0, 2)})
     print(*(process.pid for process in crew.processes), flush=True)
     time.sleep(10_000.0)
@@ -58,7 +58,7 @@ def test_they_answer_as_here_and_fail_alone() -> None:
 
 
 def test_what_cannot_be_made_says_so_when_it_is_asked() -> None:
-    with Crew(Maker("Nowhere-v7", {}, None), 1) as crew:
+    with Crew(Maker("Nowhere-v7", {}, None, False), 1) as crew:
         assert "unknown environment 'Nowhere-v7'" in str(crew("reset", {0: (0, 1)})[0])
 
 

@@ -69,7 +69,8 @@ def measure(settings: Host, method: str) -> dict[str, Any]:
     backend, number = Agent(method, settings.env, preset=settings.preset, **settings.changes()).backend, settings.seeds
     if not isinstance(backend, DeepBackend):
         raise InputError(f"{settings.env} is tabular: ubex bench tabular measures that")
-    config, maker = backend.config, Maker(settings.env, {}, None)
+    config = backend.config
+    maker = Maker(settings.env, {}, None, config.scaled_observations)
     first = config.initial_steps + config.retrain_every
     with Crew(maker, number) if number > 1 else contextlib.nullcontext() as ask:
         learner = SeedsLearner.of(backend, jax.random.split(jax.random.key(0), number), sys.maxsize, 1, ask)

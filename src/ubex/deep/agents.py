@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -42,6 +41,13 @@ class AgentState(NamedTuple):
     log_alpha: Float[Array, ""]
     """Logarithm of the temperature."""
     optimisers: Networks
+    actor_average: MLP | None = None
+    """Of the actor's weights over rounds; None for agents without."""
+
+    @property
+    def deployed(self) -> MLP:
+        """The actor for evaluations and for use."""
+        return self.actor if self.actor_average is None else self.actor_average
 
 
 class Info(NamedTuple):
@@ -82,10 +88,6 @@ def init(config: DeepConfig, key: Key, task: Task) -> AgentState:
     actor = policy.of(task).init(named(key, "actor"), task.observation_size, task.action_size, config.actor_hidden)
     critics = critic.init(config, named(key, "critics"), task)
     unet = uncertainty.init(config, named(key, "unet"), task) if config.has_unet else None
-    if config.scaled_inputs and task.units is not None:
-        both = (*task.units, *(1.0,) * task.action_size)
-        actor, critics = dataclasses.replace(actor, units=task.units), dataclasses.replace(critics, units=both)
-        unet = None if unet is None else dataclasses.replace(unet, units=both)
     log_alpha = jnp.zeros((), jnp.float32)
     rates = optimisers(config)
     state = Networks(
@@ -94,7 +96,7 @@ def init(config: DeepConfig, key: Key, task: Task) -> AgentState:
         None if unet is None else rates.unet.init(unet),
         rates.log_alpha.init(log_alpha),
     )
-    return AgentState(actor, critics, critics, unet, unet, log_alpha, state)
+    return AgentState(actor, critics, critics, unet, unet, log_alpha, state, actor if config.actor_average else None)
 
 
 def optimisers(config: DeepConfig) -> Networks:

@@ -61,16 +61,12 @@ class DeepConfig:
     prior functions, Osband et al., 2018): training takes it back where there are data, and elsewhere the models disagree.
 
     Differs from the paper, whose models have no prior, 0: where no reward was ever seen, all of them predict none anywhere."""
-    scaled_outputs: bool = False
-    """Whether models predict changes and rewards in units of their standard deviation in the data.
+    scaled_observations: bool = False
+    """Whether numbers of an observation are scaled to the bounds that a Gymnasium environment declares for them, -1 to 1.
 
-    Differs from the paper, whose models predict them as they are: their noise has a standard deviation of at least 0.007
-    (`min_log_var`), which is nothing to a pendulum and several times the velocity that MountainCar gains in a step."""
-    scaled_inputs: bool = False
-    """Whether actor, critics and U-net see an observation in units of half the range that the environment declares for it.
-
-    Differs from the paper, whose networks see observations as they are. Then a velocity of at most 0.07, as in MountainCar, is
-    next to nothing to them."""
+    Differs from the paper, whose networks and models see observations as they are. To a network a velocity of at most 0.07, as
+    in MountainCar, is next to nothing, and models have a noise of at least 0.007 (`min_log_var`), more than it gains in a
+    step."""
     retain: Whole = 1
     """Retrainings after which the model-generated buffers, which are rings, are overwritten."""
     initial_steps: Whole = 1000
@@ -116,6 +112,9 @@ class DeepConfig:
     """L2 penalty of the dynamics, added to the gradient."""
     polyak: Share = 0.005
     """Share of the new weights in the targets, every round."""
+    actor_average: Share = 0.0
+    """Share of the new weights, every round, in an average of the actor's weights, which is used for evaluations and by
+    `predict`; training goes on with the actor itself. 0, as in the paper, is for no average."""
     density_floor: Positive = 1e-6
     """Added to the slope of tanh in an action's log-density, as in the published runs, so that the entropy term does not pull
     saturated actions back. 0 gives the exact density, as in the paper's text."""

@@ -27,7 +27,7 @@ LEAST_WIDENING = 1.0
 """Where nobody says which rewards there can be, those seen so far are widened on each side by their range, or by this if it is
 more: rewards are commonly scaled to be of that size, and where all were alike so far, others must stay possible."""
 LEAST_WIDTH = 1e-6
-"""A standard deviation up to which something counts as never changing."""
+"""Where the data are narrower than this, they are taken as they are."""
 
 
 class Normaliser(NamedTuple):
@@ -35,8 +35,6 @@ class Normaliser(NamedTuple):
 
     mean: Float[Array, " I"]
     std: Float[Array, " I"]
-    outputs: Float[Array, " Y"] | None = None
-    """What an output of 1 stands for; None where outputs are what they say."""
 
 
 class Support(NamedTuple):
@@ -104,8 +102,7 @@ def init(config: DeepConfig, key: Key, task: Task) -> Dynamics:
     networks = truncated_ensemble(
         key, config.num_models, inputs, config.model_hidden, 2 * outputs, jax.nn.silu, config.model_scale
     )
-    scale = jnp.ones(outputs, jnp.float32) if config.scaled_outputs else None
-    nothing = Normaliser(jnp.zeros(inputs, jnp.float32), jnp.ones(inputs, jnp.float32), scale)
+    nothing = Normaliser(jnp.zeros(inputs, jnp.float32), jnp.ones(inputs, jnp.float32))
     wide = jnp.full(task.observation_size, jnp.inf, jnp.float32)
     everywhere = Support(-wide, wide, jnp.asarray(UNBOUNDED, jnp.float32))
     return Dynamics(networks, _prior(config, key, inputs), nothing, everywhere, optimiser(config).init(networks))
@@ -143,13 +140,10 @@ def predict(
     inputs = jnp.concatenate((observation, action), axis=-1)
     inputs = (inputs - normaliser.mean[None]) / normaliser.std[None]
     mean, log_var = jnp.split(network(inputs, multiply), 2, axis=-1)
-    log_var = config.max_log_var - jax.nn.softplus(config.max_log_var - log_var)
-    log_var = config.min_log_var + jax.nn.softplus(log_var - config.min_log_var)
-    if normaliser.outputs is not None:
-        mean, log_var = mean * normaliser.outputs[None], log_var + 2.0 * jnp.log(normaliser.outputs)[None]
     if prior is not None:
         mean = mean.at[:, -1].add(prior(inputs))
-    return Prediction(mean, log_var)
+    log_var = config.max_log_var - jax.nn.softplus(config.max_log_var - log_var)
+    return Prediction(mean, config.min_log_var + jax.nn.softplus(log_var - config.min_log_var))
 
 
 def predict_all(
@@ -263,7 +257,7 @@ def deal(
     training = shuffled(named(key, "split"), capacity, count)
     rest = jnp.roll(training, -number)[: int(capacity * config.validation_share) + 1]
     draws = jax.random.randint(named(key, "bootstrap"), (config.num_models, capacity), 0, number, jnp.int32)
-    known = (normalise(config, data, count, task), support(config, data, count, task))
+    known = (normalise(data, count, task), support(config, data, count, task))
     return Lesson(key, data, training[draws], data[rest], *known, prior)
 
 
@@ -296,8 +290,7 @@ def _error(config: DeepConfig, lesson: Lesson, split: Counts, networks: MLP, tas
     rows = unpack(lesson.validation, task.observation_size)
     known = (lesson.normaliser, rows.observation, rows.action, product)
     said = jax.vmap(lambda one, prior: predict(config, one, *known, prior))(networks, lesson.prior)
-    errors, scale = said.mean - targets(rows)[None], lesson.normaliser.outputs
-    squares = jnp.mean((errors if scale is None else errors / scale[None, None]) ** 2, axis=-1)
+    squares = jnp.mean((said.mean - targets(rows)[None]) ** 2, axis=-1)
     held = (jnp.arange(squares.shape[-1]) < split.validation).astype(jnp.float32)
     return jnp.sum(squares * held[None], axis=-1) / jnp.sum(held)
 
@@ -347,23 +340,15 @@ def shuffled(key: Key, capacity: int, count: Int[Array, ""]) -> Int[Array, " C"]
     return jnp.argsort(draws + 2.0 * behind.astype(jnp.float32)).astype(jnp.int32)
 
 
-def normalise(config: DeepConfig, data: Float[Array, "C D"], count: Int[Array, ""], task: Task) -> Normaliser:
-    """Mean and standard deviation of the inputs in the first `count` rows, and the outputs' where these are scaled."""
+def normalise(data: Float[Array, "C D"], count: Int[Array, ""], task: Task) -> Normaliser:
+    """Mean and standard deviation of the inputs in the first `count` rows."""
     batch = unpack(data, task.observation_size)
+    inputs = jnp.concatenate((batch.observation, batch.action), axis=-1)
     held = (jnp.arange(data.shape[0]) < count).astype(jnp.float32)[:, None]
     number = count.astype(jnp.float32)
-
-    def moments(x: Float[Array, "C X"]) -> tuple[Float[Array, " X"], Float[Array, " X"]]:
-        mean = jnp.sum(x * held, axis=0) / number
-        return mean, jnp.sqrt(jnp.sum((x - mean[None]) ** 2 * held, axis=0) / number)
-
-    mean, std = moments(jnp.concatenate((batch.observation, batch.action), axis=-1))
-    outputs = None
-    if config.scaled_outputs:
-        _, width = moments(targets(batch))
-        width = width.at[-1].set(jnp.hypot(width[-1], config.reward_prior))  # training takes the prior back
-        outputs = jnp.where(width > LEAST_WIDTH, width, 1.0)
-    return Normaliser(mean, jnp.where(std > LEAST_WIDTH, std, 1.0), outputs)
+    mean = jnp.sum(inputs * held, axis=0) / number
+    std = jnp.sqrt(jnp.sum((inputs - mean[None]) ** 2 * held, axis=0) / number)
+    return Normaliser(mean, jnp.where(std > LEAST_WIDTH, std, 1.0))
 
 
 def support(config: DeepConfig, data: Float[Array, "C D"], count: Int[Array, ""], task: Task) -> Support:

@@ -112,7 +112,7 @@ def at_actions(
 ) -> Float[Array, "C R K"]:
     """What every critic says at several actions for each state; activations have 22 bits where they are `split`, else 11."""
     rows, actions, size = action.shape
-    first, (_, weight, last) = critics.first, critics.weights
+    first, weight, last = critics.weights
     number, all_inputs, width = first.shape
     tiles = -(-rows // ROWS)
     inputs, known, before = action, all_inputs - size, critics.biases[0][:, None]

@@ -187,7 +187,7 @@ def evaluate(
         return Evaluation(jnp.sum(rewards), states, actions)
 
     with agents.precision(config):
-        return jax.vmap(one)(keys, agent.actor)
+        return jax.vmap(one)(keys, agent.deployed)
 
 
 class Segment(NamedTuple):

@@ -46,20 +46,10 @@ class MLP(eqx.Module):
     """(inputs, outputs) of each layer; large ones may be in halves, see `with_split_weights`."""
     biases: tuple[Float[Array, "..."], ...]
     activation: Activation = eqx.field(static=True)
-    units: tuple[float, ...] | None = eqx.field(static=True, default=None)
-    """What every input is measured in; None where all are taken as they are."""
-
-    @property
-    def first(self) -> Float[Array, "..."]:
-        """The weights of the first layer, for inputs as they are: dividing these gives the same as dividing inputs."""
-        weight = self.weights[0]
-        if self.units is None:
-            return weight
-        return weight / jnp.asarray(self.units, weight.dtype).reshape((1,) * (weight.ndim - 2) + (-1, 1))
 
     def __call__(self, x: Float[Array, "*b I"], multiply: Product | None = None) -> Float[Array, "*b O"]:
         """The outputs of one network; `multiply` is the product of the layers after the first."""
-        return self.tail(product(x, self.first) + _like(self.biases[0], x), multiply)
+        return self.tail(product(x, self.weights[0]) + _like(self.biases[0], x), multiply)
 
     def tail(self, x: Float[Array, "*b H"], multiply: Product | None = None) -> Float[Array, "*b O"]:
         """The outputs, from what enters the first hidden layer's activation."""
@@ -71,9 +61,9 @@ class MLP(eqx.Module):
         self, state: Float[Array, "*b O"], action: Float[Array, "*b K A"], multiply: Product | None = None
     ) -> Float[Array, "*b K Y"]:
         """The outputs at several actions for each state; the state's part of the first layer is computed once."""
-        size, weight = state.shape[-1], self.first
-        first = product(state, weight[:size]) + _like(self.biases[0], state)
-        return self.tail(first[..., None, :] + product(action, weight[size:]), multiply)
+        size = state.shape[-1]
+        first = product(state, self.weights[0][:size]) + _like(self.biases[0], state)
+        return self.tail(first[..., None, :] + product(action, self.weights[0][size:]), multiply)
 
 
 def product(x: Float[Array, "*b I"], weight: Float[Array, "I O"]) -> Float[Array, "*b O"]:
@@ -142,7 +132,7 @@ def with_split_weights(network: MLP) -> MLP:
     """A network, or an ensemble, with its large weights stacked as `split16_product` needs them: for those who ask it often."""
     first, *others = network.weights
     stacked = (weight if min(weight.shape[-2:]) < LARGE else _stacked(weight) for weight in others)
-    return MLP((first, *stacked), network.biases, network.activation, network.units)
+    return MLP((first, *stacked), network.biases, network.activation)
 
 
 def _stacked(weight: Float[Array, "*n I O"]) -> Float16[Array, "*n J O"]:

@@ -126,6 +126,7 @@ def gradient_round(
         optax.incremental_update(unet, agent.unet_target, config.polyak),
         log_alpha,
         Networks(actor_state, critics_state, unet_state, alpha_state),
+        optax.incremental_update(actor, agent.actor_average, config.actor_average) if config.actor_average else None,
     )
     size = float(shared.reward.shape[0])
     info = Info(

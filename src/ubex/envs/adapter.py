@@ -5,17 +5,18 @@ Agents compute in float32 and act by vectors (`actions.py`); what an environment
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from ubex import checks, imports
 from ubex.envs import foreign, observe
-from ubex.envs.actions import Actions, Bounded, Numbered
+from ubex.envs.actions import Actions, Bounded, Known, Numbered
 from ubex.envs.base import TabularEnv
 from ubex.envs.continuous import ContinuousEnv
 from ubex.envs.custom import MAX_STEPS, size_and_start
@@ -128,9 +129,10 @@ def answer(env: HostedEnv, method: str, words: tuple[Any, ...]) -> Any:
         return error
 
 
-def hosted(env: Any, horizon: int | None = None, terminates: Any = None, reward: Any = None) -> HostedEnv:
+def hosted(env: Any, horizon: int | None = None, terminates: Any = None, reward: Any = None, scaled: bool = False) -> HostedEnv:
     """An environment after every check. `terminates` is a JAX function of (observation, its own action, next
-    observation); None means never. `reward` is another one; None means that it is not known.
+    observation); None means never. `reward` is another one; None means that it is not known. Both are about observations as
+    the environment gives them, also where the agent's are scaled to the bounds.
 
     Environments of this package know their own termination, unless something is wrapped around them.
     """
@@ -144,8 +146,7 @@ def hosted(env: Any, horizon: int | None = None, terminates: Any = None, reward:
         env = GymContinuous(env)
     seen, acted = foreign.spaces_of(env, "an environment is a name or a Gymnasium environment")
     with imports.foreign(f"the spaces of {name} cannot be read", InputError):
-        (layout, size), actions = observe.layout_of(name, seen), _actions(name, acted)
-        units = observe.units_of(seen, layout)
+        (layout, size), actions = observe.layout_of(name, seen, scaled), _actions(name, acted)
     if horizon is not None:
         checks.steps("horizon", horizon)
     own = foreign.unwrapped(env)
@@ -155,12 +156,16 @@ def hosted(env: Any, horizon: int | None = None, terminates: Any = None, reward:
     if terminates is not None:
         _check_function("termination", terminates, size, actions, "b", "one truth value")
         inside = actions.seen_by(terminates)
+    ruler = observe.ruler(layout)
+    if ruler is not None and inside is not never:
+        inside = of_given(inside, *ruler)
     known = None
     if reward is not None:
         _check_function("reward", reward, size, actions, "f", "one float32 number")
         known = actions.seen_by(reward)
+        known = known if ruler is None else of_given(known, *ruler)
     rewards = own.env.reward_range if isinstance(own, GymContinuous) else None
-    task = Task(size, actions.size, inside, known, rewards, units, isinstance(actions, Numbered))
+    task = Task(size, actions.size, inside, known, rewards, isinstance(actions, Numbered))
     return HostedEnv(env, name, actions, horizon, task, layout)
 
 
@@ -170,6 +175,17 @@ def knows_its_ends(env: Any) -> bool:
     from ubex.envs.locomotion import Body
 
     return isinstance(env, ContinuousEnv | Body) or isinstance(foreign.unwrapped(env), GymContinuous)
+
+
+@functools.lru_cache(maxsize=32)
+def of_given(function: Known, middles: tuple[float, ...], halves: tuple[float, ...]) -> Known:
+    """A function of observations as the environment gives them as one of scaled ones; the same for the same settings."""
+
+    def of_scaled(observation: Float[Array, " O"], action: Float[Array, " A"], after: Float[Array, " O"]) -> Array:
+        middle, half = (jnp.asarray(side, jnp.float32) for side in (middles, halves))
+        return function(middle + half * observation, action, middle + half * after)
+
+    return of_scaled
 
 
 def _check_function(name: str, function: Any, observation_size: int, actions: Actions, kind: str, gives: str) -> None:

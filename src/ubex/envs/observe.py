@@ -17,8 +17,8 @@ from ubex.types import InputError
 
 MOST = 1024
 """Numbers of an observation that is made flat here; a model that predicts more would need gigabytes of rollouts."""
-LEAST_UNIT = 1e-6
-"""Of an observation; whoever declares less, or more than one over it, knows no bounds."""
+LEAST_HALF = 1e-6
+"""Of the range of a number; whoever declares less, or more than one over it, knows no bounds."""
 BRIGHTEST = 255.0
 """Of a pixel, which becomes 1."""
 SUPPORTED = "deep agents support observations of Box, Discrete, MultiDiscrete and MultiBinary, and Dict and Tuple of these"
@@ -31,12 +31,14 @@ class Part(NamedTuple):
     path: tuple[str | int, ...]
     """Keys of dictionaries and places in tuples that lead to it."""
     shape: tuple[int, ...]
-    scale: float = 1.0
-    """What its numbers are divided by."""
+    scale: float | tuple[float, ...] = 1.0
+    """What its numbers are divided by: one for all, or one for each."""
     firsts: tuple[int, ...] = ()
     """Of whole numbers that are counted out: the smallest that each can be."""
     counts: tuple[int, ...] = ()
     """How many each can be; none for plain numbers."""
+    middle: tuple[float, ...] = ()
+    """What is taken from each number before it is divided; none for nothing."""
 
     @property
     def size(self) -> int:
@@ -53,13 +55,16 @@ def size_of(layout: Layout) -> int:
     return sum(part.size for part in layout)
 
 
-def layout_of(name: str, space: Any) -> tuple[Layout, int]:
-    """How observations of a space are made flat, and how many numbers they then have."""
+def layout_of(name: str, space: Any, scaled: bool = False) -> tuple[Layout, int]:
+    """How observations of a space are made flat, and how many numbers they then have.
+
+    If they are scaled, numbers with bounds are -1 at the lower and 1 at the upper one.
+    """
     from gymnasium import spaces
 
+    parts = tuple(_parts(space, (), scaled) or ())
     if isinstance(space, spaces.Box) and len(space.shape) == 1 and space.shape[0] > 0:
-        return (), int(space.shape[0])
-    parts = tuple(_parts(space, ()) or ())
+        return parts if parts[0].middle else (), int(space.shape[0])
     size, what = size_of(parts), f"{SUPPORTED}, but the observations of {name} are {checks.shown(space)}"
     if not 0 < size <= MOST:
         many = f"of {size:,} numbers, of which at most {MOST:,} are made flat; " if size else ""
@@ -67,13 +72,13 @@ def layout_of(name: str, space: Any) -> tuple[Layout, int]:
     return parts, size
 
 
-def _parts(space: Any, path: tuple[str | int, ...]) -> list[Part] | None:
+def _parts(space: Any, path: tuple[str | int, ...], scaled: bool) -> list[Part] | None:
     """The parts of a space at a path; None where one of them is of another kind."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Dict | spaces.Tuple):
         inside = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        found = [_parts(part, (*path, key)) if isinstance(key, str | int) else None for key, part in inside]
+        found = [_parts(part, (*path, key), scaled) if isinstance(key, str | int) else None for key, part in inside]
         return None if None in found else [part for parts in found for part in parts or ()]
     if isinstance(space, spaces.Discrete):
         return [Part(path, (), 1.0, (int(space.start),), (int(space.n),))]
@@ -82,24 +87,30 @@ def _parts(space: Any, path: tuple[str | int, ...]) -> list[Part] | None:
         return [Part(path, space.nvec.shape, 1.0, *counted)]
     if isinstance(space, spaces.Box | spaces.MultiBinary):
         pixels = isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) > 1
-        return [Part(path, tuple(int(n) for n in space.shape), BRIGHTEST if pixels else 1.0)]
+        plain = Part(path, tuple(int(n) for n in space.shape), BRIGHTEST if pixels else 1.0)
+        return [_scaled(space, plain) if scaled and isinstance(space, spaces.Box) and not pixels else plain]
     return None
 
 
-def units_of(space: Any, layout: Layout) -> tuple[float, ...] | None:
-    """Half the range of every number of the row, 1 where it is not bounded or not a plain number; None where all are 1."""
-    from gymnasium import spaces
+def _scaled(box: Any, plain: Part) -> Part:
+    """A part in units of half its range, around the middle; as it is where there are no bounds, or these are -1 and 1."""
+    low, high = (np.ravel(bound).astype(np.float64) for bound in (box.low, box.high))
+    with np.errstate(over="ignore", invalid="ignore"):
+        half, middle = 0.5 * (high - low), 0.5 * (low + high)
+    known = np.isfinite(middle) & (half > LEAST_HALF) & (half < 1.0 / LEAST_HALF)
+    half, middle = np.where(known, half, 1.0), np.where(known, middle, 0.0)
+    if (half == 1.0).all() and (middle == 0.0).all():
+        return plain
+    return plain._replace(scale=tuple(half.tolist()), middle=tuple(middle.tolist()))
 
-    units = list[float]()
-    for part in layout or (None,):
-        box = space if part is None else _inside(part.path, "the space", "a part", space)
-        if not isinstance(box, spaces.Box) or (part is not None and part.scale != 1.0):
-            units += [1.0] * (0 if part is None else part.size)
-            continue
-        with np.errstate(over="ignore", invalid="ignore"):
-            half = 0.5 * (np.ravel(box.high).astype(np.float64) - np.ravel(box.low).astype(np.float64))
-        units += np.where((half > LEAST_UNIT) & (half < 1.0 / LEAST_UNIT), half, 1.0).tolist()
-    return None if all(unit == 1.0 for unit in units) else tuple(units)
+
+def ruler(layout: Layout) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Middles and halves of all numbers of the row, 0 and 1 where they are not scaled; None where none is."""
+    if not any(part.middle for part in layout):
+        return None
+    parts = [(part.middle, part.scale) if part.middle else ((0.0,) * part.size, (1.0,) * part.size) for part in layout]
+    middles, halves = (np.concatenate([np.asarray(part[side]) for part in parts]).tolist() for side in (0, 1))
+    return tuple(middles), tuple(halves)
 
 
 def flat(layout: Layout, name: str, given: Any) -> Float[np.ndarray, "*b O"]:
@@ -132,8 +143,11 @@ def _row(part: Part, where: str, given: Any) -> Float[np.ndarray, "*b O"]:
         raise InputError(f"{where} has shape {array.shape}, not {part.shape}")
     if not part.counts:
         with np.errstate(over="ignore"):
-            plain: np.ndarray = array.reshape(*lead, math.prod(part.shape)).astype(np.float32) / np.float32(part.scale)
-        return plain
+            row = array.reshape(*lead, math.prod(part.shape))
+            if part.middle:
+                row = (row - np.array(part.middle)) / np.array(part.scale)
+            plain: np.ndarray = row.astype(np.float32)
+        return plain if part.middle else plain / np.asarray(part.scale, np.float32)
     whole = array if array.dtype.kind in "iub" else np.full(array.shape, min(part.firsts) - 1)
     places = whole.reshape(*lead, len(part.counts)).astype(np.int64) - np.array(part.firsts)
     if not ((places >= 0) & (places < np.array(part.counts))).all():
@@ -146,6 +160,4 @@ def _row(part: Part, where: str, given: Any) -> Float[np.ndarray, "*b O"]:
 
 def read(saved: Sequence[Sequence[Any]]) -> Layout:
     """A layout as a file holds it: the fields of its parts."""
-    return tuple(
-        Part(tuple(path), tuple(shape), scale, tuple(firsts), tuple(counts)) for path, shape, scale, firsts, counts in saved
-    )
+    return tuple(Part(*(tuple(field) if isinstance(field, list) else field for field in fields)) for fields in saved)

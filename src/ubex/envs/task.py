@@ -35,7 +35,5 @@ class Task(NamedTuple):
     """The reward, where it is known; None means that the models learn it."""
     reward_range: tuple[float, float] | None = None
     """The lowest and the highest reward that a step can have; None where it is not known."""
-    units: tuple[float, ...] | None = None
-    """Half the range of every number of an observation, 1 where it is not bounded; None where that is nowhere known."""
     discrete: bool = False
     """Whether an action is one of `action_size` choices, as a one-hot vector, instead of numbers in [-1, 1]."""

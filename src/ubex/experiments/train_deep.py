@@ -130,7 +130,7 @@ class TrainDeep(Experiment):
         agent = self.make()
         backend, number = agent.backend, len(seeds)
         assert isinstance(backend, DeepBackend)
-        maker = Maker(self.env, self.parsed("env_args"), self.horizon)
+        maker = Maker(self.env, self.parsed("env_args"), self.horizon, backend.config.scaled_observations)
 
         def record(run: HostRun, shown: Shown) -> tuple[driver.Rows, bool]:
             step, seen = run.state.step, {k: learner.shown(run, k) for k in shown.evaluations}

@@ -23,10 +23,12 @@ class Maker(NamedTuple):
     name: str
     settings: Mapping[str, Any]
     horizon: int | None
+    scaled: bool
+    """Whether observations are scaled to their bounds."""
 
     def __call__(self) -> adapter.HostedEnv:
         """The environment; what agents are told of it is not asked for here."""
-        return adapter.hosted(by_name(self.name, self.settings), self.horizon)
+        return adapter.hosted(by_name(self.name, self.settings), self.horizon, scaled=self.scaled)
 
 
 class Crew:

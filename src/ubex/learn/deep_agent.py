@@ -95,7 +95,7 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
 
     def attached(self, env: Any, horizon: int | None) -> DeepBackend:
         """The same with an environment, if the networks fit it."""
-        found = self._fitting(adapter.hosted(env, horizon, *self.functions))
+        found = self._fitting(adapter.hosted(env, horizon, *self.functions, self.config.scaled_observations))
         return dataclasses.replace(self, env=without_ends(found) if self.termination in (LEARNED, NONE) else found)
 
     def described(self, state: HostRun) -> dict[str, Any]:
@@ -108,7 +108,6 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
                 "observation_size": self.env.task.observation_size,
                 **self.env.actions.described(),
                 **({"layout": self.env.layout} if self.env.layout else {}),
-                **({"units": self.env.task.units} if self.env.task.units else {}),
             },
             "termination": self.termination,
             "reward": self.reward,
@@ -143,7 +142,8 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
         self, state: HostRun, env: Any, episodes: int, deterministic: bool, seed: int, seen: Callable[[Any, int], None]
     ) -> np.ndarray:
         """Returns of whole episodes."""
-        found = self.env if env is None else self._fitting(adapter.hosted(env, self.env.horizon))
+        scaled = self.config.scaled_observations
+        found = self.env if env is None else self._fitting(adapter.hosted(env, self.env.horizon, scaled=scaled))
         returns = np.zeros(episodes)
         for number in range(episodes):
             episode = f", in episode {number}"
@@ -178,6 +178,9 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
             raise InputError(f"observations must have shape (..., {size}), but they have shape {grid.shape}")
         flat = checks.rows("observations", grid.reshape(-1, size), size)
         mean, deviation = (x.reshape(grid.shape[:-1]) for x in self._held(state, flat, self._act(state, flat, True)))
+        ruler = observe.ruler(self.env.layout)
+        if ruler is not None:  # axes in the environment's own numbers
+            across = tuple(ruler[0][axis] + ruler[1][axis] * points for axis, points in zip(axes, across, strict=False))
         return mean, deviation, across
 
     def _seen(self, name: str, given: Any) -> Float[np.ndarray, "*b O"]:
@@ -196,7 +199,7 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
                 raise InputError(f"the {name} of this agent is {here}, but that of {env.name} is {there}")
         if own.layout != env.layout:
             raise InputError(f"this agent learned from observations of another form than those of {env.name}")
-        return env._replace(task=env.task._replace(units=own.task.units))  # as it learned
+        return env
 
     def _held(
         self, state: HostRun, seen: Float[np.ndarray, "B O"], inside: Float[np.ndarray, "B A"]
@@ -207,7 +210,7 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
 
     def _act(self, state: HostRun, observation: Float[np.ndarray, "B O"], deterministic: bool) -> Float[np.ndarray, "B A"]:
         """Actions as vectors."""
-        actor, seen = state.state.agent.actor, jnp.array(observation)
+        actor, seen = state.state.agent.deployed, jnp.array(observation)
         if deterministic:
             return np.asarray(_mode(self.config, self.env.task, actor, seen))
         key = jax.random.fold_in(named(state.state.key[0], "predict"), next(self.draws))
@@ -235,7 +238,7 @@ def create(
     else:
         ends = FUNCTION
     given = Functions(termination if ends == FUNCTION else None, reward)
-    found = adapter.hosted(env, horizon, *given)
+    found = adapter.hosted(env, horizon, *given, config.scaled_observations)
     found = without_ends(found) if ends in (LEARNED, NONE) else found
     return DeepBackend(config, found, key, ends, LEARNED if reward is None else FUNCTION, given)
 
@@ -245,8 +248,7 @@ def from_file(notes: Mapping[str, Any], horizon: int | None, termination: Any, r
     saved: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in notes["config"].items()}
     known = notes["world"]
     acted = actions.from_file(known)
-    units = tuple(known["units"]) if "units" in known else None
-    task = Task(known["observation_size"], acted.size, units=units, discrete=isinstance(acted, actions.Numbered))
+    task = Task(known["observation_size"], acted.size, discrete=isinstance(acted, actions.Numbered))
     env = HostedEnv(None, known["name"], acted, horizon, task, observe.read(known.get("layout", ())))
     given = Functions(termination, reward)
     for name, function in given._asdict().items():

@@ -127,7 +127,7 @@ class SeedsLearner(HostLoop, Learner[HostRun, Shown]):
                 observation = np.zeros_like(run.observation)
                 observation[list(seen)] = list(seen.values())
                 with self.clock.measure("device"):
-                    action = np.asarray(steps.modes(self.config, self.env.task, run.state.agent.actor, observation))
+                    action = np.asarray(steps.modes(self.config, self.env.task, run.state.agent.deployed, observation))
                 run, moved = self.asked(run, "step", {k: (action[k], step, elapsed, episode) for k in seen}, self.exact)
                 for k, one in moved.items():
                     total[k] += one.reward
