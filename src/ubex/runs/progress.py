@@ -38,6 +38,11 @@ class Pace:
     compiling: bool = False
 
     @property
+    def preparing(self) -> float:
+        """What passed before its speed counted: starting and compiling."""
+        return max(self.since - self.begun, 0.0)
+
+    @property
     def share(self) -> float:
         """Of the job."""
         return self.done / self.total if self.total else 0.0
@@ -131,10 +136,10 @@ class Display:
         self.say(f"the worker of {job.label} was lost (attempt {attempt}): trying again")
 
     def seconds_left(self) -> float | None:
-        """Time left: jobs that run go on at their speed, and those that wait take as long as those that ended, compiling
-        included. None while too little is known: the first jobs tell little of many."""
+        """Time left: jobs that run go on at their speed, and those that wait take as long as those that ended, or as those
+        that run will have taken, compiling included. None while too little is known: the first jobs tell little of many."""
         running = self._running.values()
-        guesses = [found for pace in running if (found := pace.seconds()) is not None]
+        guesses = [pace.preparing + found for pace in running if (found := pace.seconds()) is not None]
         if not guesses and len(self._took) < max(1.0, ENOUGH_JOBS * self.total):
             return None
         known = self._took or guesses
