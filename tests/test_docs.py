@@ -15,6 +15,7 @@ import plot_cost
 import plot_deep_sea
 import plot_exploring
 import plot_locomotion
+import plot_mountain_car
 import plot_pendulum
 import plot_rollouts
 import plot_truth
@@ -206,7 +207,9 @@ def test_messages_that_the_pages_explain_are_in_the_source() -> None:
             assert fragment.strip() in whole, f"{message}: {fragment!r}"
 
 
-@pytest.mark.parametrize("module", [plot_cost, plot_deep_sea, plot_exploring, plot_locomotion, plot_pendulum, plot_rollouts])
+@pytest.mark.parametrize(
+    "module", [plot_cost, plot_deep_sea, plot_exploring, plot_locomotion, plot_mountain_car, plot_pendulum, plot_rollouts]
+)
 def test_pictures_are_drawn_from_the_numbers_that_are_kept(module: ModuleType) -> None:
     assert module.PICTURE.read_text() == as_svg(module.draw), f"run: python docs/figures/{module.__name__}.py"
 

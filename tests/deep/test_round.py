@@ -107,6 +107,21 @@ def test_critic_targets_are_soft_and_each_their_own() -> None:
     np.testing.assert_allclose(goal, expected, atol=1e-5)
 
 
+def test_an_averaged_actor_follows_and_takes_the_actions_of_the_targets() -> None:
+    settings = config(method="ensemble-mean", critic_rate=1e-2, actor_average=0.1)
+    average = rounds(settings)[0].actor
+    for agent in trail(settings):
+        average = jax.tree.map(lambda old, new: 0.9 * old + 0.1 * new, average, agent.actor)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), average, agent.actor_average)
+    own, noise = batch(2, 8), jax.random.normal(KEY, (2, 8, 1))
+    _, _, goal = critic_targets(settings, TASK, noise, agent, batch(8), own, jnp.asarray(0.2), FREE)
+    for used, same in ((agent.actor_average, True), (agent.actor, False)):
+        acted = actor.sample(used, own.next_observation, noise, settings.density_floor)
+        later = critics.own_values(agent.critics_target, own.next_observation, acted.action) - 0.2 * acted.log_prob
+        assert np.allclose(goal, backed_up(settings, own, later), atol=1e-4) == same
+    assert rounds(config(method="ensemble-mean", critic_rate=1e-2))[1].actor_average is None
+
+
 def test_twins_share_the_smaller_target() -> None:
     settings = config(method="mbpo", critic_hidden=(), discount=0.5)
     agent = agents.init(settings, KEY, TASK)._replace(critics_target=constant_critics([10.0, 20.0]))

@@ -46,7 +46,7 @@ class AgentState(NamedTuple):
 
     @property
     def deployed(self) -> MLP:
-        """The actor for evaluations and for use."""
+        """The actor of the targets, of evaluations and for use."""
         return self.actor if self.actor_average is None else self.actor_average
 
 

@@ -113,8 +113,11 @@ class DeepConfig:
     polyak: Share = 0.005
     """Share of the new weights in the targets, every round."""
     actor_average: Share = 0.0
-    """Share of the new weights, every round, in an average of the actor's weights, which is used for evaluations and by
-    `predict`; training goes on with the actor itself. 0, as in the paper, is for no average."""
+    """Share of the new weights, every round, in an average of the actor's weights. The average takes the actions in targets, in
+    evaluations and of `predict`; the actor itself learns, and acts in training.
+
+    Differs from the paper, which has no average, 0. At single moments a policy is one that fails, between others that succeed,
+    and critics that are asked at its actions believe what they got wrong last."""
     density_floor: Positive = 1e-6
     """Added to the slope of tanh in an action's log-density, as in the published runs, so that the entropy term does not pull
     saturated actions back. 0 gives the exact density, as in the paper's text."""

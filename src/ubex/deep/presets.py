@@ -41,10 +41,22 @@ SMOKE: Settings = MappingProxyType(
 )
 """Sizes with which nothing is learned, to see that everything runs."""
 
+TRUSTED: Settings = MappingProxyType({"rollout_ends": "trusted", "patience": 10, "reward_prior": 0.5})
+"""Our own rule for rollouts: near the data, by models that are trained for longer, whose rewards are uncertain where none was
+seen."""
 GYMNASIUM: Mapping[str, Settings] = MappingProxyType(
-    {"paper": MappingProxyType({}), "laptop": MappingProxyType({**LAPTOP, "max_epochs": 100, "model_batch": 64})}
+    {
+        "paper": MappingProxyType({}),
+        "laptop": MappingProxyType(
+            {
+                **{**LAPTOP, **TRUSTED, "max_epochs": 100, "model_batch": 64},
+                **{"scaled_observations": True, "polyak": 0.025, "actor_average": 0.0005},
+            }
+        ),
+    }
 )
-"""Of `ubex.Agent` and `ubex train`. Models are trained for longer: rewards are larger than the sparse pendulum's."""
+"""Of `ubex.Agent` and `ubex train`. `laptop` has few rounds per step, so its targets move faster, and it takes tasks whose
+numbers are small or large (studies/mountain-car)."""
 
 PUBLISHED: Settings = MappingProxyType({"rollout_ends": "together", "initial_resets": False})
 """How the published runs of the pendulum differ from the paper's text; `DeepConfig` says what these are."""
@@ -52,13 +64,12 @@ PENDULUM: Mapping[str, Settings] = MappingProxyType(
     {
         "paper": PUBLISHED,
         "alone": {**PUBLISHED, "rollout_ends": "alone"},
-        "trusted": {"rollout_ends": "trusted", "patience": 10, "reward_prior": 0.5},
+        "trusted": TRUSTED,
         "laptop": {**LAPTOP, **PUBLISHED},
         "smoke": {**SMOKE, **PUBLISHED},
     }
 )
-"""Of the sparse pendulum. `alone` has rollouts as in the paper's text. `trusted` is our own: rollouts near the data, models
-that are trained for longer, and rewards that are uncertain where none was seen."""
+"""Of the sparse pendulum. `alone` has rollouts as in the paper's text, `trusted` is our own."""
 
 TASK: Settings = MappingProxyType(
     {"retrain_every": 250, "retain": 10, "rollout_length": 1, "regularisation": 0.0, "model_scale": 1.0}

@@ -80,7 +80,7 @@ def gradient_round(
         with training_precision(config):
             # z = Var[r] + discount^2 (u + U(s', a')), the target of eq. (12)
             below = functools.partial(bounded_variance, config, agent.unet_target, bounds)
-            later, _ = kind.expected(agent.actor, shared.next_observation, noise.unet, below)
+            later, _ = kind.expected(agent.deployed, shared.next_observation, noise.unet, below)
             z = u_target(config, local, shared, later)
         # one step down (z - U(s, a))^2, eq. (12), and the penalty of eq. (11)
         u_loss, gradient = fitted_to(
@@ -178,7 +178,7 @@ def critic_targets(
         def smaller(observation: Float[Array, "B O"], action: Float[Array, "B A"]) -> Float[Array, " B"]:
             return jnp.clip(jnp.min(critic.values(agent.critics_target, observation, action), axis=0), *bounds)
 
-        later, log_prob = kind.expected(agent.actor, shared.next_observation, noise[0], smaller, config.density_floor)
+        later, log_prob = kind.expected(agent.deployed, shared.next_observation, noise[0], smaller, config.density_floor)
         goal = backed_up(config, shared, later - alpha * log_prob)
         twice = tuple(jnp.stack((x, x)) for x in (shared.observation, shared.action, goal))
         return twice[0], twice[1], twice[2]
@@ -186,7 +186,7 @@ def critic_targets(
     def each(observation: Float[Array, "N B O"], action: Float[Array, "N B A"]) -> Float[Array, "N B"]:
         return jnp.clip(critic.own_values(agent.critics_target, observation, action), *bounds)
 
-    later, log_prob = kind.expected(agent.actor, own.next_observation, noise, each, config.density_floor)
+    later, log_prob = kind.expected(agent.deployed, own.next_observation, noise, each, config.density_floor)
     return own.observation, own.action, backed_up(config, own, later - alpha * log_prob)
 
 
