@@ -32,7 +32,7 @@ def trial(file: Path, method: str, env: str, settings: dict[str, Any], key: int,
 
     def note(info: Info) -> None:
         losses = {name: info.losses.get(name, float("nan")) for name in KEPT}
-        training = np.mean(learned) if learned else np.nan
+        training = float(np.mean(learned)) if learned else float("nan")
         rows.append({"step": info.step, "return": info.reward, "training": training, **losses})
         learned.clear()
         pd.DataFrame(rows).to_csv(file, index=False, float_format="%.4g")

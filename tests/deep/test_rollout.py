@@ -132,6 +132,24 @@ def ready(settings: DeepConfig) -> ModelBuffer:
     return jax.tree.map(lambda x: jnp.stack([x] * 3), one)
 
 
+def test_where_no_prediction_can_be_trusted_an_empty_buffer_gets_what_was_observed() -> None:
+    """And one that holds rows keeps them: a run neither stops nor learns from what no data are near to."""
+    settings: DeepConfig = config(rollout_length=2, num_models=2, rollout_ends="trusted", **SURE)
+    elsewhere = Support(jnp.asarray([100.0]), jnp.asarray([200.0]), jnp.asarray([-1.0, 2.0]))
+    models = linear_models([0.0] * 2, [0.0] * 2, [1.0] * 2, elsewhere)
+    data = jax.random.normal(KEY, (30, 5)).at[:, 0].set(jnp.arange(30.0))
+    known = (settings, LINE, jax.random.key(3), models, POLICY)
+    made, seen = rollout.refill(*known, ready(settings), data, jnp.asarray(20))
+    np.testing.assert_array_equal(made.written, settings.rollouts)
+    observed = {tuple(row) for row in np.asarray(data)[:20].tolist()}
+    for rows in made.rows[:, : settings.rollouts]:
+        assert {tuple(row) for row in np.asarray(rows).tolist()} <= observed
+    np.testing.assert_allclose(seen.stored_share, 0.5)
+    again, seen = rollout.refill(*known, made, data, jnp.asarray(20))
+    np.testing.assert_array_equal(again.written, made.written)
+    np.testing.assert_array_equal(again.rows, made.rows)
+
+
 def test_buffers_are_refilled_from_observed_states() -> None:
     settings: DeepConfig = config(rollout_length=1, num_models=2, **SURE)
     models = linear_models([0.0] * 2, [0.0] * 2, [1.0, 2.0])

@@ -139,22 +139,29 @@ def refill(
 ) -> tuple[ModelBuffer, Outlook]:
     """New rollouts from observed states in every buffer: model-randomised first, then one buffer per model.
 
-    `buffers` has a leading axis over the buffers.
+    `buffers` has a leading axis over the buffers. Where no prediction can be trusted, a buffer that holds nothing yet gets the
+    observed transitions that its rollouts begin with.
     """
     number = buffers.rows.shape[0]
     parts = next(parts for parts in range(min(CHUNKS, config.rollouts), 0, -1) if config.rollouts % parts == 0)
     for_start, for_steps = jax.random.split(key)
     chosen = below(jax.random.bits(for_start, (parts, number, config.rollouts // parts), jnp.uint32), count)
-    start = unpack(data[chosen], task.observation_size).observation
-    made = rollouts(config, task, for_steps, dynamics, actor, start)
+    observed = data[chosen]
+    made = rollouts(config, task, for_steps, dynamics, actor, unpack(observed, task.observation_size).observation)
 
     def by_buffer(x: Array) -> Array:
         """All steps of one buffer together, the first step first."""
         return jnp.moveaxis(x, 2, 0).reshape(number, config.rollout_length * config.rollouts, *x.shape[4:])
 
-    stored = by_buffer(made.stored)
-    filled = jax.vmap(put)(buffers, by_buffer(pack(made.batch)), stored)
-    return filled, _outlook(Rows(jax.tree.map(by_buffer, made.batch), stored, by_buffer(made.outside)))
+    rows, stored = by_buffer(pack(made.batch)), by_buffer(made.stored)
+    if config.rollout_ends == "trusted":
+        nothing = (buffers.written == 0) & ~jnp.any(stored, axis=-1)
+        first = jnp.arange(stored.shape[-1]) < config.rollouts
+        known = jnp.moveaxis(observed, 1, 0).reshape(number, config.rollouts, -1)
+        rows = rows.at[:, : config.rollouts].set(jnp.where(nothing[:, None, None], known, rows[:, : config.rollouts]))
+        stored = stored | (nothing[:, None] & first[None])
+    filled = jax.vmap(put)(buffers, rows, stored)
+    return filled, _outlook(Rows(unpack(rows, task.observation_size), stored, by_buffer(made.outside)))
 
 
 def _outlook(made: Rows) -> Outlook:
