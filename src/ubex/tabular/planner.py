@@ -15,12 +15,17 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ubex import ube
 from ubex.estimators import Estimator
+from ubex.tabular import similar
 from ubex.tabular.bellman import Values
 from ubex.tabular.models import Dense, Flat, Known, PlanningModel, Single
+from ubex.tabular.similar import Similar
 from ubex.types import Key
 
 MAX_STEPS = 40
 """Most improvements that one update may make (appendix, "Policy optimization")."""
+
+Evaluation = Callable[[Int[Array, " S"]], Float[Array, "S A"]]
+"""Policy -> the values whose greedy actions improve it."""
 
 
 class Optimism(NamedTuple):
@@ -46,7 +51,7 @@ class Plan(NamedTuple):
     """Whether an improvement changed nothing; otherwise it cycled or ran out of steps."""
 
 
-def optimistic_values(how: Optimism, model: PlanningModel, policy: Int[Array, " S"]) -> Float[Array, "S A"]:
+def optimistic_values(how: Optimism, model: PlanningModel | Similar, policy: Int[Array, " S"]) -> Float[Array, "S A"]:
     """Mean Q plus gain times the standard deviation of Q, for a deterministic policy."""
     if isinstance(model, Single) or (how.gain == 0.0 and not isinstance(model, Known)):
         return model.average(policy, how.discount).q
@@ -55,7 +60,7 @@ def optimistic_values(how: Optimism, model: PlanningModel, policy: Int[Array, " 
 
 
 def q_moments(
-    how: Optimism, model: Dense | Flat | Known, policy: Int[Array, " S"]
+    how: Optimism, model: Dense | Similar | Flat | Known, policy: Int[Array, " S"]
 ) -> tuple[Float[Array, "S A"], Float[Array, "S A"]]:
     """Mean and standard deviation of Q, for a deterministic policy; a negative variance counts as 0."""
     if isinstance(model, Known):
@@ -67,7 +72,7 @@ def q_moments(
 
 
 def q_variance(
-    how: Optimism, model: Dense | Flat, members: Values, average: Values, policy: Int[Array, " S"]
+    how: Optimism, model: Dense | Similar | Flat, members: Values, average: Values, policy: Int[Array, " S"]
 ) -> Float[Array, "S A"]:
     """Variance of Q by the estimator, in the Q form alone; the compiler drops the members' values where nobody looks."""
     if how.estimator.direct is not None:
@@ -84,19 +89,68 @@ def q_variance(
 
 
 def policy_iteration(how: Optimism, key: Key, model: PlanningModel, first: Int[Array, " S"]) -> Plan:
-    """Improves the first policy by its optimistic values."""
-    return iterate(lambda policy: optimistic_values(how, model, policy), key, first, how.random_ties)
+    """Improves the first policy by its optimistic values.
+
+    Once few states change their action in a step, the equations of that policy may be inverted for all steps that follow. It
+    pays where the samples' own values are needed: there are many equations, and many steps.
+    """
+
+    def values(model: PlanningModel | Similar) -> Evaluation:
+        return lambda policy: optimistic_values(how, model, policy)
+
+    own_values = how.gain != 0.0 and how.estimator.own_values
+    if not isinstance(model, Dense) or not own_values or not similar.is_quicker(model):
+        return iterate(values(model), key, first, how.random_ties)
+    early = improve(values(model), key, begin(first), how.random_ties, few_changes)
+    propagates = how.estimator.local is not None
+    near = similar.similar_to(model, early.history[early.step], how.discount, goes_on(early), propagates)
+    return plan_of(improve(values(near), key, early, how.random_ties))
 
 
-def iterate(
-    values: Callable[[Int[Array, " S"]], Float[Array, "S A"]], key: Key, first: Int[Array, " S"], random_ties: bool
-) -> Plan:
-    """Improves the first policy until it stays, cycles, or `MAX_STEPS` improvements are made.
+def iterate(values: Evaluation, key: Key, first: Int[Array, " S"], random_ties: bool) -> Plan:
+    """Improves the first policy until it stays, cycles, or `MAX_STEPS` improvements are made."""
+    return plan_of(improve(values, key, begin(first), random_ties))
+
+
+class Progress(NamedTuple):
+    """Where policy iteration is."""
+
+    step: Int[Array, ""]
+    history: Int[Array, "T S"]
+    """All policies so far."""
+    seen_at: Int[Array, ""]
+    """When the last policy was seen before; -1 if it was not."""
+
+
+def begin(first: Int[Array, " S"]) -> Progress:
+    """Before the first step."""
+    history = jnp.full((MAX_STEPS + 1, first.shape[0]), -1, jnp.int32).at[0].set(first)
+    return Progress(jnp.asarray(0, jnp.int32), history, jnp.asarray(-1, jnp.int32))
+
+
+def goes_on(progress: Progress) -> Bool[Array, ""]:
+    """Whether there are more steps to make."""
+    return (progress.step < MAX_STEPS) & (progress.seen_at < 0)
+
+
+def few_changes(progress: Progress) -> Bool[Array, ""]:
+    """Whether the last step changed the actions of few states."""
+    step, history, _ = progress
+    return (step > 0) & similar.is_near(history[step], history[step - 1])
+
+
+def improve(
+    values: Evaluation,
+    key: Key,
+    progress: Progress,
+    random_ties: bool,
+    until: Callable[[Progress], Bool[Array, ""]] | None = None,
+) -> Progress:
+    """Makes steps until there are none to make, or until it is told to stop.
 
     Policy number t + 1 depends on policy number t alone (ties are broken by one draw for the whole update), so a policy seen
     before means a cycle, and number `MAX_STEPS` can be read off it.
     """
-    (num_states,) = first.shape
 
     def improved(policy: Int[Array, " S"]) -> Int[Array, " S"]:
         value = values(policy)
@@ -105,22 +159,22 @@ def iterate(
             value = jnp.where(value == jnp.max(value, axis=1, keepdims=True), noise, -1.0)
         return jnp.argmax(value, axis=1).astype(jnp.int32)
 
-    def go_on(state: tuple[Int[Array, ""], Int[Array, "T S"], Int[Array, ""]]) -> Bool[Array, ""]:
-        step, _, seen_at = state
-        return (step < MAX_STEPS) & (seen_at < 0)
+    def go_on(progress: Progress) -> Bool[Array, ""]:
+        return goes_on(progress) if until is None else goes_on(progress) & ~until(progress)
 
-    def body(
-        state: tuple[Int[Array, ""], Int[Array, "T S"], Int[Array, ""]],
-    ) -> tuple[Int[Array, ""], Int[Array, "T S"], Int[Array, ""]]:
-        step, history, _ = state
+    def body(progress: Progress) -> Progress:
+        step, history, _ = progress
         policy = improved(history[step])
         same = jnp.all(history == policy[None], axis=1) & (jnp.arange(MAX_STEPS + 1, dtype=jnp.int32) <= step)
         seen_at = jnp.where(jnp.any(same), jnp.argmax(same), -1).astype(jnp.int32)
-        return step + 1, history.at[step + 1].set(policy), seen_at
+        return Progress(step + 1, history.at[step + 1].set(policy), seen_at)
 
-    history = jnp.full((MAX_STEPS + 1, num_states), -1, jnp.int32).at[0].set(first)
-    start = (jnp.asarray(0, jnp.int32), history, jnp.asarray(-1, jnp.int32))
-    step, history, seen_at = jax.lax.while_loop(go_on, body, start)
+    return jax.lax.while_loop(go_on, body, progress)
+
+
+def plan_of(progress: Progress) -> Plan:
+    """The policy of step `MAX_STEPS`, which is the last one or read off a cycle."""
+    step, history, seen_at = progress
     length = jnp.maximum(step - seen_at, 1)
     last = jnp.where(seen_at < 0, step, seen_at + (MAX_STEPS - seen_at) % length)
     return Plan(policy=history[last], steps=step, converged=(seen_at >= 0) & (length == 1))
