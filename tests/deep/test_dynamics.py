@@ -88,6 +88,14 @@ def test_the_weights_of_the_best_epoch_are_kept() -> None:
     assert float(jnp.max(before.error)) < float(jnp.max(after.error))
 
 
+@pytest.mark.parametrize(("patience", "steps", "epochs"), [(1, 0, 1), (1, 5, 3), (4, 5, 4), (1, 4, 2)])
+def test_patience_is_in_epochs_and_in_gradient_steps(patience: int, steps: int, epochs: int) -> None:
+    """Nothing counts as an improvement, and an epoch is two steps, of 32 rows and of 6."""
+    settings = config(model_hidden=(), improvement=10.0, patience=patience, patience_steps=steps, model_batch=32, max_epochs=9)
+    given = (dynamics.init(settings, KEY, LINE), linear_data(40, 50), jnp.asarray(40), LINE)
+    assert int(train(settings, KEY, *given)[1].epochs) == epochs
+
+
 @pytest.mark.parametrize("few", [0, 1, 3])
 def test_seeds_are_trained_together_as_they_are_alone(few: int) -> None:
     """Three seeds whose trainings take different numbers of epochs; the last batch of an epoch is not full."""
@@ -175,6 +183,8 @@ def test_the_support_is_the_observed_box_and_its_width_on_both_sides() -> None:
     )
     np.testing.assert_array_equal(declared.outside(jnp.asarray([[-6.1], [-5.9], [12.1]])), [True, False, True])
     np.testing.assert_allclose(declared.bounded(jnp.asarray([-3.0, 0.5, 2.0])), (-0.2, 0.5, 1.0))
+    still = dynamics.support(config(), rows.at[:, 0].set(2.0).at[:, 3].set(2.0), jnp.asarray(2), LINE)
+    assert not still.outside(jnp.asarray([[2.001], [-9.0]])).any(), "a number that never changed bounds nothing"
 
 
 def test_a_reward_prior_is_a_random_function_that_training_takes_back_at_the_data() -> None:

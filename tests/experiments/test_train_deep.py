@@ -48,12 +48,12 @@ def test_a_run_is_stopped_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixt
     with pytest.raises(Stop):
         TASK.run(cell, [0], JobContext(CheckpointFolder(tmp_path / "c"), stop))
     notes = CheckpointFolder(tmp_path / "c").notes()
-    assert notes == {
-        "rows": 40,
-        "refills": [],
-        "errors": [""],
-        "history": {"return": [2, 3], "evaluation": [1, 3]},
-    }
+    assert notes is not None
+    shapes = notes.pop("history")
+    assert notes == {"rows": 40, "refills": [], "errors": [""]}
+    assert {name: shapes.pop(name) for name in ("return", "evaluation")} == {"return": [2, 3], "evaluation": [1, 3]}
+    assert {"critic_loss", "value", "alpha"} <= set(shapes), "what the agent looks like inside, at every evaluation"
+    assert set(map(tuple, shapes.values())) == {(1, 3)}
     out = tmp_path / "run" / "artifacts" / "cell"
     found = TASK.run(cell, [0], JobContext(CheckpointFolder(tmp_path / "c"), lambda *_: None, out))[0]
     assert isinstance(found, Outcome)
@@ -62,6 +62,7 @@ def test_a_run_is_stopped_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixt
     assert found == straight, "as if it had not been stopped"
     assert list(found.curves["return"].index) == [20, 40, 60]
     assert list(found.curves["evaluation"].index) == [30, 60], "at the steps that were asked for, in the middle of episodes"
+    assert list(found.curves["critic_std"].index) == [30]
 
     agent = ubex.Agent.load(out / "seed-0" / AGENT_FILE)
     assert agent.steps == 60

@@ -21,6 +21,7 @@ PRECISIONS = ("float32", "split16", "tf32")
 ones; what is differentiated by rounded ones too. tf32: everything in TF32, too coarse for small uncertainties."""
 
 Whole = Annotated[int, Within(1)]
+Count = Annotated[int, Within(0)]
 Positive = Annotated[float, Within(0.0)]
 Share = Annotated[float, Within(0.0, 1.0)]
 Layers = Annotated[tuple[int, ...], Within(1)]
@@ -132,6 +133,8 @@ class DeepConfig:
     """Share of the data that is kept for validation."""
     patience: Whole = 1
     """Epochs without improvement after which training of the dynamics stops."""
+    patience_steps: Count = 0
+    """Gradient steps without improvement before which it does not stop: with few data an epoch is a handful of them."""
     improvement: Positive = 0.01
     """Relative fall of some member's validation error that counts as improvement."""
     max_epochs: Whole | None = None

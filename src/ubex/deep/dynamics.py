@@ -27,7 +27,7 @@ LEAST_WIDENING = 1.0
 """Where nobody says which rewards there can be, those seen so far are widened on each side by their range, or by this if it is
 more: rewards are commonly scaled to be of that size, and where all were alike so far, others must stay possible."""
 LEAST_WIDTH = 1e-6
-"""Where the data are narrower than this, they are taken as they are."""
+"""Numbers of an observation that vary by less than this are taken for one that never changes."""
 
 
 class Normaliser(NamedTuple):
@@ -42,7 +42,8 @@ class Support(NamedTuple):
 
     low: Float[Array, " O"]
     high: Float[Array, " O"]
-    """The box of all observations, widened on each side by its own width."""
+    """The box of all observations, widened on each side by its own width; a number that never changed has no bounds, because
+    every prediction of it is a little off."""
     rewards: Float[Array, "2"]
     """The lowest and the highest reward that there can be; infinite where nothing is bounded by it."""
 
@@ -220,8 +221,9 @@ def train(
 ) -> tuple[Dynamics, Fitted]:
     """Maximum likelihood with early stopping, on from the current weights, on the first `count` rows of the data.
 
-    Training stops after `patience` epochs in which no member's validation error fell by more than `improvement`; the weights of
-    the last improvement are kept, or those of the last epoch where there was none, so that new data always has an effect.
+    Training stops after `patience` epochs, and at least `patience_steps` gradient steps, in which no member's validation error
+    fell by more than `improvement`. The weights of the last improvement are kept, or those of the first epoch where there was
+    none, so that new data always has an effect.
 
     All seeds are trained at once while more than `few` of them go on, then the others one after the other: most stop after a
     few epochs and one in ten goes on for many, and a GPU takes several times as long for all as for one.
@@ -229,7 +231,7 @@ def train(
     split = counts(config, count)
     lessons = jax.vmap(lambda key, prior, rows: deal(config, key, prior, rows, count, task))(keys, dynamics.prior, data)
     states = jax.vmap(lambda lesson, model: _begin(config, lesson, split, model, task))(lessons, dynamics)
-    going: Callable[[Progress], Bool[Array, " K"]] = jax.vmap(lambda state: _goes_on(config, state))
+    going: Callable[[Progress], Bool[Array, " K"]] = jax.vmap(lambda state: _goes_on(config, split, state))
     keep: Callable[[Bool[Array, " K"], Progress, Progress], Progress] = jax.vmap(_choose)
 
     def together(states: Progress) -> Progress:
@@ -270,7 +272,7 @@ def _begin(config: DeepConfig, lesson: Lesson, split: Counts, dynamics: Dynamics
 def _rest(config: DeepConfig, lesson: Lesson, split: Counts, state: Progress, task: Task) -> Progress:
     """All epochs that are left."""
     last: Progress = jax.lax.while_loop(
-        lambda state: _goes_on(config, state), lambda state: _epoch(config, lesson, split, state, task), state
+        lambda state: _goes_on(config, split, state), lambda state: _epoch(config, lesson, split, state, task), state
     )
     return last
 
@@ -280,8 +282,13 @@ def _end(config: DeepConfig, lesson: Lesson, split: Counts, last: Progress, task
     return Dynamics(last.kept, lesson.prior, lesson.normaliser, lesson.support, last.optimiser), Fitted(last.epoch, error)
 
 
-def _goes_on(config: DeepConfig, state: Progress) -> Bool[Array, ""]:
-    more = state.since < config.patience
+def _batches(config: DeepConfig, split: Counts) -> Int[Array, ""]:
+    """Gradient steps of one epoch."""
+    return (split.training + config.model_batch - 1) // config.model_batch
+
+
+def _goes_on(config: DeepConfig, split: Counts, state: Progress) -> Bool[Array, ""]:
+    more = (state.since < config.patience) | (state.since * _batches(config, split) < config.patience_steps)
     return more if config.max_epochs is None else more & (state.epoch < config.max_epochs)
 
 
@@ -319,8 +326,7 @@ def _epoch(config: DeepConfig, lesson: Lesson, split: Counts, state: Progress, t
         gradient = jax.grad(loss)(networks, lesson.data[chosen], weight)
         return descend(method, gradient, moments, networks)
 
-    batches = (split.training + batch_size - 1) // batch_size
-    networks, moments = jax.lax.fori_loop(0, batches, step, (state.networks, state.optimiser))
+    networks, moments = jax.lax.fori_loop(0, _batches(config, split), step, (state.networks, state.optimiser))
     now = _error(config, lesson, split, networks, task)
     better = jnp.any((state.error - now) / jnp.abs(state.error) > config.improvement)
     kept = _choose(better | (state.epoch < 1), networks, state.kept)
@@ -364,7 +370,8 @@ def support(config: DeepConfig, data: Float[Array, "C D"], count: Int[Array, ""]
         least, most = _range(batch.reward[:, None], held)
         more = jnp.maximum(most - least, LEAST_WIDENING)
         rewards = jnp.concatenate((least - more, most + more))
-    return Support(low - width, high + width, rewards)
+    margin = jnp.where(width > LEAST_WIDTH, width, jnp.inf)
+    return Support(low - margin, high + margin, rewards)
 
 
 def _range(x: Float[Array, "C I"], held: Bool[Array, "C 1"]) -> tuple[Float[Array, " I"], Float[Array, " I"]]:

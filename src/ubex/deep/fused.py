@@ -88,13 +88,20 @@ def _block(
         out[k, :] = jnp.sum(tanh(total + bias[:][None, :]) * last[:][None, :], axis=1)
 
     nothing = jnp.zeros((ROWS, width), jnp.float32)
-    if actions == 1:  # holding all weights would leave room for one block at a time
+
+    def read_again(k: Any) -> None:
         keep(
-            0,
+            k,
             jax.lax.fori_loop(
-                0, parts, lambda part, total: add(0, part, weight[pl.ds(part * INNER, INNER), :], total), nothing
+                0, parts, lambda part, total: add(k, part, weight[pl.ds(part * INNER, INNER), :], total), nothing
             ),
         )
+
+    if actions == 1:  # holding all weights would leave room for one block at a time
+        read_again(0)
+        return
+    if before.shape[0] > 1:  # and none where the rows of the first layer are held too
+        jax.lax.fori_loop(0, actions, lambda k, carry: read_again(k), None)
         return
     weights = [weight[pl.ds(part * INNER, INNER), :] for part in range(parts)]
 

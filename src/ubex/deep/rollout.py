@@ -160,6 +160,8 @@ def refill(
         known = jnp.moveaxis(observed, 1, 0).reshape(number, config.rollouts, -1)
         rows = rows.at[:, : config.rollouts].set(jnp.where(nothing[:, None, None], known, rows[:, : config.rollouts]))
         stored = stored | (nothing[:, None] & first[None])
+    # else XLA adds up a constant of this size while it compiles
+    stored = jax.lax.optimization_barrier(stored)  # type: ignore[no-untyped-call]
     filled = jax.vmap(put)(buffers, rows, stored)
     return filled, _outlook(Rows(unpack(rows, task.observation_size), stored, by_buffer(made.outside)))
 

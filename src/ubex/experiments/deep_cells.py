@@ -28,6 +28,8 @@ CHECKPOINT_SECONDS = 30.0
 """Least time between two checkpoints: those of ten seeds are 130 MB, which takes about a second."""
 MEMORY = "RESOURCE_EXHAUSTED"
 """How XLA's message begins when a device has no memory left."""
+ON_CHIP = "shared memory"
+"""In that message where one program asks for too much of the chip's own memory, which fewer seeds would not help."""
 TRAINING = ("training_return", "model_epochs", "model_error")
 COLUMNS = ("return", *TRAINING, *Outlook._fields, *Info._fields)
 """What is kept of every episode: shares of rollouts are means over buffers, and the last ones averages over gradient rounds."""
@@ -94,7 +96,7 @@ def out_of_memory(number: int) -> Iterator[None]:
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
-        if MEMORY not in str(error):
+        if MEMORY not in str(error) or ON_CHIP in str(error).lower():
             raise
         raise InputError(
             f"the device has too little memory for {number} seeds at once: take fewer seeds, a smaller batch_size, "

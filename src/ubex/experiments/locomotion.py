@@ -48,18 +48,20 @@ MARKS = (20_000, 50_000, 100_000, 150_000, 200_000)
 LAST = 10
 """Evaluations that a published mean, and a smoothed curve, are over."""
 FILM = "last-evaluation.gif"
-"""What a finished seed leaves besides the agent."""
+"""What the best of the seeds that ran together leaves besides the agent."""
 LOG = logging.getLogger("ubex")
 
 
 class Course(TrainDeep):
-    """One agent on one task, which leaves a film of an episode."""
+    """One agent on one task, of which the best seed leaves a film of an episode."""
 
     live: ClassVar[Mapping[str, str]] = {"return": "training_return", "evaluation": "return"}
 
-    def leave(self, agent: Agent, seed: int, context: Context) -> None:
-        """The agent, and a film where pictures can be made here."""
-        super().leave(agent, seed, context)
+    def leave(self, agent: Agent, seed: int, context: Context, best: bool) -> None:
+        """The agent, and of the best one a film, where pictures can be made here."""
+        super().leave(agent, seed, context, best)
+        if not best:
+            return
         try:
             _, film = agent.film(1, seed)
         except InputError as error:
@@ -216,9 +218,9 @@ def summed_up(found: Outcome, every: int, steps: int) -> Outcome:
     grid = [mark for mark in marks if known[mark]]
     values = [known[mark][-1] for mark in grid]
     smooth = metrics.smoothed(values, LAST) if values else np.zeros(0)
-    curves = {"return": Curve("step", grid, values), "smoothed_return": Curve("step", grid, [float(v) for v in smooth])}
-    if "return" in found.curves:
-        curves["training_return"] = found.curves["return"]
+    renamed = {"return": "training_return"}
+    curves = {renamed.get(name, name): one for name, one in found.curves.items() if name != "evaluation"}
+    curves |= {"return": Curve("step", grid, values), "smoothed_return": Curve("step", grid, [float(v) for v in smooth])}
     scalars = {
         "mean_return_last_10": last_mean(rows, steps),
         "final_return": rows[-1][1],

@@ -140,7 +140,9 @@ class TrainDeep(Experiment):
                 context.measure(seeds[k], step, "step", {self.live["return"]: one.reward, **one.losses})
             for k, value in shown.evaluations.items():
                 context.measure(seeds[k], step, "step", {self.live["evaluation"]: value, **seen[k]})
-            return {"return": table(returns), "evaluation": table(evaluated)}, True
+            names = sorted({name for one in seen.values() for name in one})
+            inside = {name: table([(k, step, one[name]) for k, one in seen.items() if name in one]) for name in names}
+            return {"return": table(returns), "evaluation": table(evaluated), **inside}, True
 
         with out_of_memory(number), Crew(maker, number) if number > 1 else contextlib.nullcontext() as ask:
             keys = jnp.stack([cell.key(seed) for seed in seeds])
@@ -153,20 +155,21 @@ class TrainDeep(Experiment):
                 said = notes.get("errors", [""] * number)
                 kept = f"; there is a checkpoint of step {notes['rows']}" if notes else ""
                 return {seed: SeedError(f"seed {seed}: {why or error}{kept}") for seed, why in zip(seeds, said, strict=True)}
-        state, found = learner.saved(run), dict[int, Outcome | SeedError]()
+        state, found, best = learner.saved(run), dict[int, Outcome | SeedError](), max(final, key=lambda k: final[k])
         for k, seed in enumerate(seeds):
             if run.errors[k]:
                 found[seed] = SeedError(f"seed {seed}: {run.errors[k]}")
                 continue
             agent.restore(alone(state, k))
-            self.leave(agent, seed, context)
+            self.leave(agent, seed, context, k == best)
             context.measure(seed, state.step, "step", {self.live["evaluation"]: final[k]})
-            returns, evaluated = (curve_of(done.history, name, k) for name in ("return", "evaluation"))
-            found[seed] = outcome(returns, [*evaluated, (state.step, final[k])])
+            curves = {name: curve_of(done.history, name, k) for name in done.history}
+            returns, evaluated = curves.pop("return", []), curves.pop("evaluation", [])
+            found[seed] = outcome(returns, [*evaluated, (state.step, final[k])], curves)
         return found
 
-    def leave(self, agent: Agent, seed: int, context: Context) -> None:
-        """What a finished seed leaves on disk."""
+    def leave(self, agent: Agent, seed: int, context: Context, best: bool) -> None:
+        """What a finished seed leaves on disk; `best` is the one of those that ran together whose last evaluation is best."""
         context.keep(seed, AGENT_FILE, agent.dump())
 
     def smoke(self) -> TrainDeep:
@@ -199,9 +202,13 @@ def curve_of(history: Mapping[str, np.ndarray], name: str, seed: int) -> list[tu
     return [(float(step), float(value)) for _, step, value in rows[rows[:, 0] == seed]]
 
 
-def outcome(returns: Sequence[tuple[float, float]], evaluations: Sequence[tuple[float, float]]) -> Outcome:
-    """Curves over steps, and their summary."""
-    curves = {"evaluation": curve(evaluations)}
+def outcome(
+    returns: Sequence[tuple[float, float]],
+    evaluations: Sequence[tuple[float, float]],
+    inside: Mapping[str, Sequence[tuple[float, float]]],
+) -> Outcome:
+    """Curves over steps, those of what the agent looked like inside among them, and their summary."""
+    curves = {"evaluation": curve(evaluations), **{name: curve(rows) for name, rows in inside.items() if rows}}
     scalars = {
         "final_evaluation": evaluations[-1][1],
         "best_evaluation": max(value for _, value in evaluations),
