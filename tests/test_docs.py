@@ -182,7 +182,7 @@ def test_the_readme_counts_the_comparisons_that_the_results_page_has() -> None:
     counts = re.findall(
         r"^Of (\d+) comparisons (\d+) match and (\d+) are compatible. Misses: none", PAGES["docs/results.md"], re.M
     )
-    assert len(counts) == PAGES["docs/results.md"].count("Misses: ") == 3
+    assert len(counts) == PAGES["docs/results.md"].count("Misses: ") == 4
     for number, matches, compatible in counts:
         outcome = f"{matches} match" if number == matches else f"{compatible} are compatible"
         assert f"| {number} numbers | {outcome}" in PAGES["README.md"]

@@ -32,8 +32,8 @@ SMALL: dict[str, Any] = {
     **{"num_models": 3, "rollouts_per_step": 40, "batch_size": 64, "critic_rate": 1e-3, "actor_rate": 1e-3},
     **{"critic_hidden": (64, 64), "actor_hidden": (64, 64)},
 }
-BEFORE: dict[str, Any] = {"patience_steps": 0}
-"""The published rule of the pendulum: one epoch without improvement."""
+BEFORE: dict[str, Any] = {"patience_steps": 0, "model_rate": 3e-4}
+"""The published rule of the pendulum, one epoch without improvement, and its learning rate."""
 KEPT = ("value", "critic_std", "model_epochs", "model_error")
 
 

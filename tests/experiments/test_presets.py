@@ -135,7 +135,7 @@ def test_an_agent_and_train_take_what_run_takes(
     monkeypatch.setattr(presets, "fitting", lambda: "laptop")
     assert Agent("sac", "Pendulum-v1").config == DeepConfig(method="sac", **GYMNASIUM["laptop"])
     assert caplog.messages == ['preset: laptop, because there is no GPU; preset="paper" takes the paper\'s sizes']
-    assert Agent("sac", "Pendulum-v1", preset="paper").config == DeepConfig(method="sac")
+    assert Agent("sac", "Pendulum-v1", preset="paper").config == DeepConfig(method="sac", patience_steps=500)
     monkeypatch.setattr(cli, "run_experiment", lambda experiment, flags, words: print(experiment.preset) or 0)
     assert cli.run(["train", "--env", "Pendulum-v1", "--agent", "sac", "--steps", "60"]) == 0
     said = "preset: laptop, because there is no GPU; --preset paper takes the paper's sizes\n"
