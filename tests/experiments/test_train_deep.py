@@ -73,6 +73,15 @@ def test_a_run_is_stopped_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixt
     assert first.split(": ", 1)[1] == second.split(": ", 1)[1]
 
 
+def test_one_of_the_seeds_that_ran_together_is_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[int, bool] = {}
+    monkeypatch.setattr(TrainDeep, "leave", lambda self, agent, seed, context, best: seen.update({seed: best}))
+    found = TASK.run(TASK.cells()[0], [3, 4], JobContext(CheckpointFolder(tmp_path), lambda *_: None))
+    last = {seed: one.scalars["final_evaluation"] for seed, one in found.items() if isinstance(one, Outcome)}
+    assert sorted(last) == [3, 4]
+    assert seen == {seed: value == max(last.values()) for seed, value in last.items()}
+
+
 BROKEN = """
 import gymnasium, numpy as np
 from gymnasium import spaces
