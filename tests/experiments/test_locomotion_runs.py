@@ -135,4 +135,4 @@ def test_a_gpu_takes_all_seeds_at_once(tmp_path: Path, monkeypatch: pytest.Monke
         assert isinstance(found, Outcome)
         assert list(found.curves["return"].index) == [20, 40, 60]
         assert Agent.load(tmp_path / f"seed-{seed}" / AGENT_FILE).steps == 60
-        assert (tmp_path / f"seed-{seed}" / FILM).exists() == mujoco_draws()
+    assert len(list(tmp_path.glob(f"seed-*/{FILM}"))) == int(mujoco_draws()), "of the better one"
