@@ -37,6 +37,7 @@ FILES = {
     "src/LinearMath/all.cpp": "",
     "src/LinearMath/all.h": "",
     "src/notes.txt": "",
+    "examples/ThirdPartyLibs/Eigen/Dense": "",
     "examples/pybullet/pybullet.c": "",
     "examples/pybullet/gym/pybullet_data/mjcf/half_cheetah.xml": "",
     "examples/pybullet/gym/pybullet_data/duck.obj": "",
@@ -56,6 +57,7 @@ def test_the_archive_has_what_a_build_needs_and_no_more(tmp_path: Path) -> None:
     with tarfile.open(target) as archive:
         assert sorted(archive.getnames()) == [
             "Makefile",
+            "examples/ThirdPartyLibs/Eigen/Dense",
             "examples/pybullet/pybullet.c",
             "lib/pybullet_data/mjcf/half_cheetah.xml",
             "lib/pybullet_utils/bullet_client.py",

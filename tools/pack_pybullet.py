@@ -19,7 +19,8 @@ import sys
 import tarfile
 from pathlib import PurePosixPath
 
-CODE = (".c", ".cpp", ".h", ".hpp", ".inl", ".inc")
+CODE = (".c", ".cpp", ".h", ".hpp", ".inl", ".inc", "")
+"""Endings of sources and headers; those of Eigen, which comes with it, have none."""
 PYTHON = "examples/pybullet/gym/"
 DATA = f"{PYTHON}pybullet_data/"
 KEPT = (f"{PYTHON}pybullet_utils/", f"{DATA}__init__.py", f"{DATA}mjcf/", f"{DATA}plane", f"{DATA}checker")
