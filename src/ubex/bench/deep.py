@@ -117,7 +117,7 @@ def measure(settings: Deep, method: str, seeds: int, steps: int) -> dict[str, An
         "operations_per_seed_round": operations,
         "operations_per_second": rate,
         "rounds_per_second_if_only_arithmetic": rate / operations,
-        **(errors(base) if base.has_unet else {}),
+        **errors(base, env.task),
         **model,
         **{f"share_{name}": value / sum(whole.values()) for name, value in whole.items()},
     }
@@ -162,21 +162,21 @@ def timed(function: Callable[[], None], repeats: int = 3) -> tuple[float, float]
     return spent[0], float(np.median(spent[1:]))
 
 
-def errors(config: DeepConfig) -> dict[str, float]:
-    """Relative error of w, gap and u against float64, in the norm of a batch.
+def errors(config: DeepConfig, task: Task) -> dict[str, float]:
+    """Relative error of w, gap and u against float64, in the norm of a batch, of agents that have them.
 
     The critics are near 100, and the models nearly agree. Actions vary as much as the target entropy makes them.
     """
-    config = replace(config, u_min=-np.inf)
-    env, key = sparse_pendulum(0.0), jax.random.key(0)
-    sizes = (env.observation_size, env.action_size)
-    agent, model = agents.init(config, key, env.task), dynamics.init(config, key, env.task)
+    if not config.has_unet:
+        return {}
+    config, key = replace(config, u_min=-np.inf), jax.random.key(0)
+    agent, model = agents.init(config, key, task), dynamics.init(config, key, task)
     lifted = (*agent.critics.biases[:-1], agent.critics.biases[-1] + OFFSET)
-    narrow = (*agent.actor.biases[:-1], agent.actor.biases[-1].at[env.action_size :].add(-1.0 - HALF_LOG))
+    narrow = (*agent.actor.biases[:-1], agent.actor.biases[-1].at[task.action_size :].add(-1.0 - HALF_LOG))
     close = jax.tree.map(lambda x: x[:1] + AGREEMENT * (x - x[:1]), model.networks)
-    rows = jax.random.normal(key, (config.batch_size, width(*sizes)), jnp.float32)
-    batch = unpack(rows.at[:, -1].set(0.0), env.observation_size)
-    shapes = uncertainty.noise_shapes(config, env.task)
+    rows = jax.random.normal(key, (config.batch_size, width(task.observation_size, task.action_size)), jnp.float32)
+    batch = unpack(rows.at[:, -1].set(0.0), task.observation_size)
+    shapes = uncertainty.noise_shapes(config, task)
     noise = uncertainty.Noise(*(jax.random.normal(jax.random.fold_in(key, i), s, jnp.float32) for i, s in enumerate(shapes)))
     critics = MLP(agent.critics.weights, lifted, agent.critics.activation)
     actor = MLP(agent.actor.weights, narrow, agent.actor.activation)
@@ -185,7 +185,7 @@ def errors(config: DeepConfig) -> dict[str, float]:
     def local(used: DeepConfig, kind: Any) -> list[np.ndarray]:
         cast = jax.tree.map(lambda x: jnp.asarray(np.asarray(x), kind), given)
         with jax.numpy_dtype_promotion("standard"), precision(used):
-            found = jax.jit(functools.partial(uncertainty.local, used, env.task))(*cast)
+            found = jax.jit(functools.partial(uncertainty.local, used, task))(*cast)
         return [np.asarray(x, np.float64) for x in (found.w, found.gap, found.u)]
 
     ours = local(config, jnp.float32)

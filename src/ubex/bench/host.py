@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from ubex import checks
+from ubex.bench.deep import errors
 from ubex.deep.methods import DEEP_METHODS
 from ubex.learn import driver
 from ubex.learn.agent import Agent
@@ -96,4 +97,12 @@ def measure(settings: Host, method: str) -> dict[str, Any]:
         "share_device": spent[1] / whole,
         "share_rest": rest,
         "rest_within_bound": rest <= MOST_REST,
+        **errors(config, backend.env.task),
+        **peak_memory(),
     }
+
+
+def peak_memory() -> dict[str, float]:
+    """The most memory of the device that this process has had so far, where the device counts it."""
+    counted = jax.devices()[0].memory_stats() or {}
+    return {"peak_memory_gb": counted["peak_bytes_in_use"] / 1e9} if "peak_bytes_in_use" in counted else {}
