@@ -20,13 +20,13 @@ import pandas as pd
 import ubex
 from ubex.callbacks import Evaluate, Info
 
-BEFORE: dict[str, Any] = {"polyak": 0.005, "scaled_observations": False, "actor_average": 0.0}
+BEFORE: dict[str, Any] = {"polyak": 0.005, "scaled_observations": False, "actor_average": 0.0, "critics_per_model": 1}
 """What the laptop preset had in the first two parts of the study, besides trusted rollouts."""
 KEPT = ("value", "critic_std", "variance", "model_error", "terminal_share")
 
 
-def trial(file: Path, method: str, env: str, settings: dict[str, Any], key: int, steps: int) -> None:
-    """Trains one agent and evaluates it after every 1,000 steps, in five episodes with its mean or likeliest action."""
+def trial(file: Path, method: str, env: str, settings: dict[str, Any], key: int, steps: int, episodes: int) -> None:
+    """Trains one agent and evaluates it after every 1,000 steps, in some episodes with its mean or likeliest action."""
     rows: list[dict[str, float]] = []
     learned: list[float] = []
 
@@ -38,7 +38,7 @@ def trial(file: Path, method: str, env: str, settings: dict[str, Any], key: int,
         pd.DataFrame(rows).to_csv(file, index=False, float_format="%.4g")
 
     agent = ubex.Agent(method, env, preset="laptop", key=key, **settings)
-    evaluate = Evaluate(every=1000, episodes=5, env=gymnasium.make(env), then=note)
+    evaluate = Evaluate(every=1000, episodes=episodes, env=gymnasium.make(env), then=note)
     agent.learn(steps, [evaluate, lambda info: learned.append(info.reward)])
 
 
@@ -50,7 +50,8 @@ if __name__ == "__main__":
     parser.add_argument("--method", default="exact-ube")
     parser.add_argument("--key", type=int, default=100)
     parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--episodes", type=int, default=5, help="of each evaluation")
     parser.add_argument("--before", action="store_true", help="with the settings of the first two parts")
     given = parser.parse_args()
     changed = {**(BEFORE if given.before else {}), **given.settings}
-    trial(given.file, given.method, given.env, changed, given.key, given.steps)
+    trial(given.file, given.method, given.env, changed, given.key, given.steps, given.episodes)

@@ -130,6 +130,34 @@ def test_twins_share_the_smaller_target() -> None:
     np.testing.assert_allclose(goal, jnp.stack([shared.reward + 5.0] * 2), atol=1e-5)
 
 
+def test_critics_of_a_model_share_the_smallest_target() -> None:
+    """The first critics of both models say 10 and 40, the second ones 20 and 30."""
+    settings = config(num_models=2, critics_per_model=2, critic_hidden=(), discount=0.5)
+    agent = agents.init(settings, KEY, TASK)._replace(critics_target=constant_critics([10.0, 40.0, 20.0, 30.0]))
+    own, noise = batch(2, 8), jax.random.normal(KEY, (2, 8, 1))
+    observation, _, goal = critic_targets(settings, TASK, noise, agent, batch(8), own, jnp.asarray(0.0), FREE)
+    np.testing.assert_array_equal(observation, jnp.concatenate((own.observation, own.observation)))
+    smallest = own.reward + jnp.asarray([[5.0], [15.0]])
+    np.testing.assert_allclose(goal, jnp.concatenate((smallest, smallest)), atol=1e-5)
+
+
+def test_a_round_asks_the_first_critics_for_w_and_gap() -> None:
+    """Critics that come after those are moved, and w, gap and u of the round stay."""
+    settings = config(num_models=2, critics_per_model=2)
+    agent, model = agents.init(settings, KEY, TASK), dynamics.init(settings, KEY, TASK)
+    assert agent.critics.weights[0].shape[0] == 4
+    noise, shared, own = draw_noise(settings, TASK, KEY), batch(settings.batch_size), batch(2, settings.batch_size)
+
+    def moved(number: int) -> agents.Info:
+        critics = jax.tree.map(lambda x: x.at[number].multiply(2.0), agent.critics)
+        return gradient_round(settings, TASK, noise, agent._replace(critics=critics), model, shared, own)[1]
+
+    first, second, third = moved(1), moved(2), moved(3)
+    assert (second.w, second.gap) == (third.w, third.gap)
+    assert first.w != second.w
+    assert second.critic_loss != third.critic_loss, "and they are trained"
+
+
 def bounded(method: str) -> Any:
     return config(method=method, critic_hidden=(), discount=0.5, rollout_ends="trusted", reward_range=(-0.2, 1.0))
 

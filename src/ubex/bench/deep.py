@@ -207,12 +207,12 @@ def round_operations(config: DeepConfig, task: Task) -> int:
     value = layers(observation_size + action_size, config.critic_hidden, 1)
     actor = layers(observation_size, config.actor_hidden, 2 * action_size)
     total = batch * critics * value * (3 + 1)  # fitting, and the targets
-    total += batch * actor * (critics if not config.twin else 1)  # actions at the critics' next states
+    total += batch * actor * (critics // config.rivals)  # actions at the critics' next states
     total += batch * (actor * 3 + critics * value * 2)  # the actor, through the critics
     if config.has_unet:
         model = layers(observation_size + action_size, config.model_hidden, 2 * (observation_size + 1))
         actions = config.gap_actions if config.estimator.own_values else config.w_actions
-        total += batch * config.num_models * (model + actor + critics * actions * value)  # uncertainty rewards
+        total += batch * config.num_models * (model + actor + config.num_models * actions * value)  # uncertainty rewards
         total += batch * (actor + value * (3 + 1 + 2))  # fitting, targets, and the actor through it
     return total
 

@@ -122,12 +122,14 @@ def opinion(
     config: DeepConfig, critics: MLP, unet: MLP | None, observation: Float[Array, "B O"], action: Float[Array, "B A"]
 ) -> Opinion:
     """What the agent holds of state-action pairs."""
-    values = critic.values(critics, observation, action)
-    mean = jnp.mean(values, axis=0)
-    between = ube.member_variance(values, 1) if config.num_critics > 1 else jnp.zeros_like(mean)
+    every = critic.values(critics, observation, action)
+    values = critic.smallest(config, every)
+    distinct = every if config.twin else values
+    mean = jnp.mean(distinct, axis=0)
+    between = ube.member_variance(distinct, 1) if len(distinct) > 1 else jnp.zeros_like(mean)
     nothing = jnp.full_like(mean, jnp.nan)
     if config.twin:
-        return Opinion(jnp.min(values, axis=0), mean, nothing, between)
+        return Opinion(values[0], mean, nothing, between)
     if unet is not None:
         variance = uncertainty.variance(config, unet, observation, action)
         return Opinion(mean + config.gain * jnp.sqrt(variance), mean, variance, between)

@@ -101,6 +101,11 @@ class DeepConfig:
     """Hidden layers of a dynamics network, SiLU."""
     critic_gain: Positive = 10.0
     """Gain of the critics' orthogonal initialisation, over the flattened ensemble: large, so that members start far apart."""
+    critics_per_model: Whole = 1
+    """Critics of each model, of which the smallest counts: in targets, in what the actor climbs, and as the model's value. The
+    first one is asked for w and gap.
+
+    Differs from the paper, which has one. A single critic is trained on what it overestimates, and small ones hold on to it."""
     model_scale: Positive = 2.0
     """Factor on the initial weights of the dynamics; the library default is 1, the paper takes 2 for the pendulum."""
     critic_rate: Positive = 3e-4
@@ -187,9 +192,14 @@ class DeepConfig:
         return self.known.twins
 
     @property
+    def rivals(self) -> int:
+        """Critics of the same values, of which the smallest counts: those of each model, or the twins."""
+        return 2 if self.twin else self.critics_per_model
+
+    @property
     def num_critics(self) -> int:
-        """Critics: one for each model, or twins."""
-        return 2 if self.twin else self.num_models
+        """All critics: each model's, or the twins."""
+        return self.rivals * (1 if self.twin else self.num_models)
 
     @property
     def has_unet(self) -> bool:

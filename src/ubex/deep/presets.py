@@ -52,13 +52,13 @@ GYMNASIUM: Mapping[str, Settings] = MappingProxyType(
         "laptop": MappingProxyType(
             {
                 **{**LAPTOP, **TRUSTED, "max_epochs": 100, "model_batch": 64},
-                **{"scaled_observations": True, "polyak": 0.025, "actor_average": 0.0005},
+                **{"scaled_observations": True, "polyak": 0.025, "actor_average": 0.0005, "critics_per_model": 2},
             }
         ),
     }
 )
 """Of `ubex.Agent` and `ubex train`. `laptop` has few rounds per step, so its targets move faster, and it takes tasks whose
-numbers are small or large (studies/mountain-car)."""
+numbers are small or large (studies/mountain-car). Its critics are small, and come in pairs (studies/cart-pole)."""
 
 PUBLISHED: Settings = MappingProxyType({"rollout_ends": "together", "initial_resets": False})
 """How the published runs of the pendulum differ from the paper's text; `DeepConfig` says what these are."""

@@ -76,7 +76,8 @@ def gradient_round(
 
     if unet is not None and agent.unet_target is not None and dynamics is not None:
         # u = w - gap, clipped, and Var[r], at (s, a): eq. (7), here of Q as in the appendix
-        local = uncertainty.local(config, task, noise.local, dynamics, agent.critics, agent.actor, shared)
+        first = critic.first(config, agent.critics)
+        local = uncertainty.local(config, task, noise.local, dynamics, first, agent.actor, shared)
         with training_precision(config):
             # z = Var[r] + discount^2 (u + U(s', a')), the target of eq. (12)
             below = functools.partial(bounded_variance, config, agent.unet_target, bounds)
@@ -171,23 +172,18 @@ def critic_targets(
     alpha: Float[Array, ""],
     bounds: Bounds,
 ) -> tuple[Float[Array, "C B O"], Float[Array, "C B A"], Float[Array, "C B"]]:
-    """Where each critic is fitted, and to what: soft values of the next step by its own target, or by the smaller twin."""
+    """Where each critic is fitted, and to what: soft values of the next step by the smallest target among its rivals."""
+    for_rivals = functools.partial(critic.for_rivals, config)
+    batch = Batch(*(x[None] for x in shared)) if config.twin else own
+
+    def later_values(observation: Float[Array, "N B O"], action: Float[Array, "N B A"]) -> Float[Array, "N B"]:
+        said = critic.own_values(agent.critics_target, for_rivals(observation), for_rivals(action))
+        return jnp.clip(critic.smallest(config, said), *bounds)
+
     kind = policy.of(task)
-    if config.twin:
-
-        def smaller(observation: Float[Array, "B O"], action: Float[Array, "B A"]) -> Float[Array, " B"]:
-            return jnp.clip(jnp.min(critic.values(agent.critics_target, observation, action), axis=0), *bounds)
-
-        later, log_prob = kind.expected(agent.deployed, shared.next_observation, noise[0], smaller, config.density_floor)
-        goal = backed_up(config, shared, later - alpha * log_prob)
-        twice = tuple(jnp.stack((x, x)) for x in (shared.observation, shared.action, goal))
-        return twice[0], twice[1], twice[2]
-
-    def each(observation: Float[Array, "N B O"], action: Float[Array, "N B A"]) -> Float[Array, "N B"]:
-        return jnp.clip(critic.own_values(agent.critics_target, observation, action), *bounds)
-
-    later, log_prob = kind.expected(agent.deployed, own.next_observation, noise, each, config.density_floor)
-    return own.observation, own.action, backed_up(config, own, later - alpha * log_prob)
+    later, log_prob = kind.expected(agent.deployed, batch.next_observation, noise, later_values, config.density_floor)
+    goal = backed_up(config, batch, later - alpha * log_prob)
+    return for_rivals(batch.observation), for_rivals(batch.action), for_rivals(goal)
 
 
 def backed_up(config: DeepConfig, batch: Batch, next_value: Float[Array, "*b"]) -> Float[Array, "*b"]:
