@@ -20,7 +20,7 @@ import pandas as pd
 import ubex
 from ubex.callbacks import Evaluate, Info
 
-BEFORE: dict[str, Any] = {"polyak": 0.005, "scaled_observations": False, "actor_average": 0.0, "critics_per_model": 1}
+BEFORE: dict[str, Any] = {"polyak": 0.005, "scaled_observations": False, "actor_average": 0.0}
 """What the laptop preset had in the first two parts of the study, besides trusted rollouts."""
 KEPT = ("value", "critic_std", "variance", "model_error", "terminal_share")
 

@@ -147,6 +147,15 @@ def test_an_agent_and_train_take_what_run_takes(
     assert capsys.readouterr().out.endswith("paper\n")
 
 
+def test_laptop_has_two_critics_per_model_for_discrete_actions() -> None:
+    def critics(env: str, preset: str, **settings: Any) -> int:
+        return Agent("exact-ube", env, preset=preset, **settings).config.critics_per_model
+
+    assert critics("CartPole-v1", "laptop") == 2
+    assert critics("CartPole-v1", "laptop", critics_per_model=1) == 1, "what is asked for counts"
+    assert critics("CartPole-v1", "paper") == critics("Pendulum-v1", "laptop") == 1
+
+
 @pytest.mark.parametrize("table", [GYMNASIUM, PENDULUM, LOCOMOTION])
 def test_laptop_means_the_same_networks_and_batches_everywhere(table: Any) -> None:
     sizes = [

@@ -20,7 +20,7 @@ from ubex.deep import agents, policy, seeds
 from ubex.deep.config import DeepConfig
 from ubex.deep.host import HostLoop, HostRun
 from ubex.deep.networks import MLP
-from ubex.deep.presets import AUTO, GYMNASIUM, chosen, reason
+from ubex.deep.presets import AUTO, DISCRETE, GYMNASIUM, chosen, reason
 from ubex.deep.seeds import HostState
 from ubex.envs import actions, adapter, observe
 from ubex.envs.adapter import Episode, HostedEnv
@@ -240,6 +240,8 @@ def create(
     given = Functions(termination if ends == FUNCTION else None, reward)
     found = adapter.hosted(env, horizon, *given, config.scaled_observations)
     found = without_ends(found) if ends in (LEARNED, NONE) else found
+    if found.task.discrete:
+        config = configured(method, preset, {**DISCRETE[chosen(preset, DISCRETE)], **settings})
     return DeepBackend(config, found, key, ends, LEARNED if reward is None else FUNCTION, given)
 
 
