@@ -1,12 +1,15 @@
-"""Shares of a step on the host: they add up, and the command prints them."""
+"""What the bench of the host prints: shares of a step that add up, and errors at a task's own sizes."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
+from deep.tiny import config
 
 from ubex import cli
+from ubex.bench.deep import errors
+from ubex.envs.task import Task
 
 SMALL = '{"initial_steps": 20, "retrain_every": 10, "batch_size": 4, "updates_per_step": 1, "critic_hidden": [4]}'
 
@@ -24,3 +27,12 @@ def test_shares_add_up(capsys: pytest.CaptureFixture[str]) -> None:
     assert speeds == [pytest.approx(speeds[0])] * 3, "one seed, one round a step"
     assert cli.run(["bench", "host", "--env", "Pendulum-v1", "--settings", "7"]) == 2
     assert "settings must be a JSON object" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("task", [Task(20, 6), Task(4, 2, discrete=True)])
+@pytest.mark.parametrize("per_model", [1, 2])
+def test_errors_are_measured_at_the_sizes_of_any_task(task: Task, per_model: int) -> None:
+    found = errors(config(method="exact-ube", critics_per_model=per_model), task)
+    assert set(found) == {"error_w", "error_gap", "error_u"}
+    assert all(0.0 < error < 0.05 for error in found.values())
+    assert errors(config(method="sac"), task) == {}, "it has none of them"

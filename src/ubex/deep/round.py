@@ -76,8 +76,7 @@ def gradient_round(
 
     if unet is not None and agent.unet_target is not None and dynamics is not None:
         # u = w - gap, clipped, and Var[r], at (s, a): eq. (7), here of Q as in the appendix
-        first = critic.first(config, agent.critics)
-        local = uncertainty.local(config, task, noise.local, dynamics, first, agent.actor, shared)
+        local = uncertainty.local(config, task, noise.local, dynamics, agent.critics, agent.actor, shared)
         with training_precision(config):
             # z = Var[r] + discount^2 (u + U(s', a')), the target of eq. (12)
             below = functools.partial(bounded_variance, config, agent.unet_target, bounds)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ubex import ube
+from ubex.deep import critics as critic
 from ubex.deep import fused, policy
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
@@ -86,8 +87,8 @@ def noise_shapes(config: DeepConfig, task: Task) -> tuple[tuple[int, ...], tuple
 def next_values(
     config: DeepConfig, task: Task, noise: Noise, dynamics: Dynamics, critics: MLP, actor: MLP, batch: Batch
 ) -> Sampled:
-    """Moments of the values at the next step under every model, and every model's mean reward."""
-    multiply = _multiplication(config)
+    """Moments of the values at the next step under every model, by its first critic, and every model's mean reward."""
+    critics, multiply = critic.first(config, critics), _multiplication(config)
     said = predict_all(config, dynamics, batch.observation, batch.action, multiply)
     after = batch.observation[None] + said.mean[..., :-1]
     rewards = dynamics.support.bounded(said.mean[..., -1]) if task.reward is None else _known_rewards(batch, after, task.reward)
