@@ -12,6 +12,7 @@ from deep.tiny import LINE, config
 from ubex.deep import dynamics
 from ubex.deep.buffer import Batch, pack
 from ubex.deep.networks import MLP
+from ubex.envs.task import Task
 
 KEY = jax.random.key(0)
 
@@ -28,6 +29,37 @@ def train(settings: Any, key: Any, model: Any, data: Any, count: Any, task: Any)
     key, model, data = jax.tree.map(lambda x: x[None], (key, model, data))
     found: tuple[Any, Any] = jax.tree.map(lambda x: x[0], dynamics.train(settings, key, model, data, count, task, 0))
     return found
+
+
+def test_with_beta_1_means_have_the_slope_of_the_squared_error_and_variances_their_optimum_at_it() -> None:
+    mean, log_var = jnp.array([[0.5, -1.0]]), jnp.array([[-8.0, 2.0]])
+    target, weight = jnp.array([[1.5, 1.0]]), jnp.ones(1)
+
+    def loss(mean: jax.Array, log_var: jax.Array, beta: float) -> jax.Array:
+        return dynamics.negative_log_likelihood(dynamics.Prediction(mean, log_var), target, weight, beta)
+
+    plain, squared = (jax.grad(loss)(mean, log_var, beta) for beta in (0.0, 1.0))
+    np.testing.assert_allclose(squared, (mean - target), rtol=1e-5)  # of the mean over two outputs: half of 2 (mean - target)
+    np.testing.assert_allclose(plain, (mean - target) * jnp.exp(-log_var), rtol=1e-5)
+    best = jnp.log((mean - target) ** 2)
+    for beta in (0.0, 0.5, 1.0):
+        np.testing.assert_allclose(jax.grad(loss, 1)(mean, best, beta), 0.0, atol=1e-6)
+
+
+def test_numbers_that_rarely_change_are_learned_with_beta_1_and_taken_for_noise_without() -> None:
+    """A ring of 40 places, one-hot: at each step two of 40 numbers change."""
+    places, rows = 40, 400
+    task, here, one_hot = Task(places, 1), np.tile(np.arange(40), 10), np.eye(40, dtype=np.float32)
+    data = np.concatenate((one_hot[here], np.zeros((rows, 2)), one_hot[(here + 1) % places], np.zeros((rows, 1))), axis=1)
+    errors = []
+    for beta in (0.0, 1.0):
+        settings = config(model_hidden=(32, 32), model_rate=3e-3, patience=3, max_epochs=30, likelihood_beta=beta)
+        model = dynamics.init(settings, KEY, task)
+        _, fitted = train(settings, KEY, model, jnp.asarray(data, jnp.float32), jnp.int32(rows), task)
+        errors.append(float(fitted.error.mean()))
+    nothing = 2.0 / (places + 1)  # of a model that predicts no change
+    assert errors[1] < 0.2 * nothing
+    assert errors[0] > 3.0 * errors[1]
 
 
 def test_the_loss_is_twice_the_gaussian_negative_log_likelihood() -> None:

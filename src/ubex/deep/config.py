@@ -144,6 +144,12 @@ class DeepConfig:
     """Relative fall of some member's validation error that counts as improvement."""
     max_epochs: Whole | None = None
     """Most epochs of one training of the dynamics; None for no limit, as published."""
+    likelihood_beta: Share = 0.0
+    """Power of the predicted variance that weighs an error in the models' likelihood (Seitzer et al., 2022).
+
+    Differs from the paper, whose models maximise the likelihood itself, 0. Of a number that rarely changes, such as one of a
+    one-hot observation, they then learn that it is noisy: its changes are divided by the variance that they cause. With 1,
+    means are learned by squared error alone."""
     min_log_var: float = -10.0
     """Soft lower bound of the predicted log-variance."""
     max_log_var: float = 0.5

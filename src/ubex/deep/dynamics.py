@@ -164,9 +164,16 @@ def targets(batch: Batch) -> Float[Array, "*b Y"]:
     return jnp.concatenate((batch.next_observation - batch.observation, batch.reward[..., None]), axis=-1)
 
 
-def negative_log_likelihood(said: Prediction, target: Float[Array, "B Y"], weight: Float[Array, " B"]) -> Float[Array, ""]:
-    """Twice the Gaussian negative log-likelihood without its constant, averaged over the rows that count and the outputs."""
+def negative_log_likelihood(
+    said: Prediction, target: Float[Array, "B Y"], weight: Float[Array, " B"], beta: float = 0.0
+) -> Float[Array, ""]:
+    """Twice the Gaussian negative log-likelihood without its constant, averaged over the rows that count and the outputs.
+
+    Every output's part is weighed by its predicted variance to the power of `beta`, through which nothing is differentiated.
+    """
     loss = (said.mean - target) ** 2 * jnp.exp(-said.log_var) + said.log_var
+    if beta > 0.0:
+        loss = loss * jax.lax.stop_gradient(jnp.exp(beta * said.log_var))
     return jnp.sum(jnp.mean(loss, axis=-1) * weight) / jnp.sum(weight)
 
 
@@ -315,7 +322,7 @@ def _epoch(config: DeepConfig, lesson: Lesson, split: Counts, state: Progress, t
         def one(network: MLP, prior: Prior | None, rows: Float[Array, "B D"]) -> Float[Array, ""]:
             batch = unpack(rows, task.observation_size)
             said = predict(config, network, lesson.normaliser, batch.observation, batch.action, product, prior)
-            return negative_log_likelihood(said, targets(batch), weight)
+            return negative_log_likelihood(said, targets(batch), weight, config.likelihood_beta)
 
         return jnp.mean(jax.vmap(one)(networks, lesson.prior, rows))
 
