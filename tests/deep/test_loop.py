@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import re
 from typing import Any
 
 import jax
@@ -8,9 +11,9 @@ import numpy as np
 import pytest
 
 from deep.tiny import config, drifting
-from ubex.deep import actor, loop, refills, steps
+from ubex.deep import actor, buffer, dynamics, loop, refills, rollout, steps, termination
 from ubex.deep.buffer import ModelBuffer, unpack
-from ubex.deep.config import DeepConfig
+from ubex.deep.config import OF_ROUNDS, DeepConfig
 from ubex.deep.refills import Refill
 from ubex.runs.checkpoint import pack
 from ubex.runs.checkpoint import unpack as restore
@@ -28,7 +31,7 @@ def same(a: Any, b: Any) -> None:
     jax.tree.map(lambda x, y: np.testing.assert_array_equal(np.asarray(x), np.asarray(y)), a, b)
 
 
-COMPILED: Any = (steps.fit, steps.refill, loop.learn, loop.evaluate)
+COMPILED: Any = (*(shared.__wrapped__ for shared in (steps.fit, steps.refill, loop.evaluate)), loop.learn)
 STOPPING = [
     config(),
     config(retain=2, method="ensemble-mean"),
@@ -59,6 +62,24 @@ def test_a_run_that_stops_between_segments_goes_on_as_if_it_had_not(settings: De
     same(last, segment)
     same(resumed, seeds)
     assert compiled[0] == compiled[1] == compiled[2] == [function._cache_size() for function in COMPILED]
+
+
+def test_methods_share_every_program_but_their_rounds() -> None:
+    shared = COMPILED[:-1]
+    for number, method in enumerate(("pombu", "ensemble-var", "ensemble-mean")):
+        settings = config(method=method, gain=1.0 + number, batch_size=4 + number, rollout_length=3)
+        loop.advance(settings, ENV, KEYS, *start(settings), 0)
+        sizes = [one._cache_size() for one in shared]
+        before = sizes if number == 0 else before
+        assert sizes == before, method
+
+
+@pytest.mark.parametrize("module", [dynamics, rollout, termination, buffer], ids=lambda one: one.__name__)
+def test_programs_beside_rounds_do_not_look_at_what_rounds_depend_on(module: Any) -> None:
+    """They see its defaults."""
+    looked_at = set(re.findall(r"\bconfig\.(\w+)", inspect.getsource(module)))
+    assert not looked_at & (OF_ROUNDS | {"known", "twin", "rivals", "num_critics", "has_unet", "estimator"})
+    assert {one.name for one in dataclasses.fields(DeepConfig)} > OF_ROUNDS
 
 
 def test_the_data_are_what_happened_in_the_environment() -> None:
@@ -100,7 +121,7 @@ def test_only_retrainings_of_which_some_buffer_holds_a_row_are_remembered() -> N
 def test_evaluation_is_an_episode_of_the_mean_action() -> None:
     settings = config(method="sac")
     seeds, _ = start(settings)
-    found = loop.evaluate(settings, ENV, KEYS, seeds.agent, jnp.asarray(0))
+    found = loop.evaluate(settings, ENV, KEYS, seeds.agent.deployed, jnp.asarray(0))
     network = jax.tree.map(lambda x: x[0], seeds.agent.actor)
     x, total = np.ones(1, np.float32), 0.0
     for _ in range(10):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from ubex import checks, fields
 from ubex.deep.methods import DEEP_METHODS, DeepMethod
@@ -19,6 +21,15 @@ PRECISIONS = ("float32", "split16", "tf32")
 """How matrices are multiplied on a GPU. float32: everything in float32. split16: uncertainties, which are small differences, by
 16-bit products of numbers in two halves where they compare states, rounded ones where they compare actions; rollouts by rounded
 ones; what is differentiated by rounded ones too. tf32: everything in TF32, too coarse for small uncertainties."""
+
+OF_ROUNDS = frozenset(
+    (
+        *("method", "gain", "discount", "batch_size", "u_min", "gap_actions", "sampled_states", "w_actions", "debias"),
+        *("regularisation", "floor", "critic_hidden", "actor_hidden", "critic_gain", "critics_per_model"),
+        *("critic_rate", "actor_rate", "polyak", "actor_average", "density_floor", "target_entropy", "entropy_share"),
+    )
+)
+"""Settings that nothing but a gradient round, or the networks that it trains, depends on."""
 
 Whole = Annotated[int, Within(1)]
 Count = Annotated[int, Within(0)]
@@ -181,6 +192,15 @@ class DeepConfig:
             )
         if self.min_log_var > self.max_log_var:
             raise InputError(f"min_log_var must be at most max_log_var, {self.max_log_var}, but it is {self.min_log_var}")
+
+    @functools.cached_property
+    def beside_rounds(self) -> DeepConfig:
+        """These settings for all that is no gradient round: what rounds alone look at has its default.
+
+        So methods share the programs of models, rollouts and steps, which take longer to compile than their rounds.
+        """
+        defaults: dict[str, Any] = {one.name: one.default for one in dataclasses.fields(self) if one.name in OF_ROUNDS}
+        return dataclasses.replace(self, **{**defaults, "method": "ensemble-mean"})
 
     @property
     def known(self) -> DeepMethod:

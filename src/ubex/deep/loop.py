@@ -87,7 +87,7 @@ def begin(config: DeepConfig, env: ContinuousEnv, keys: Shaped[PRNGKeyArray, " K
     return RunState(agent, model, data, state, jnp.zeros(len(keys), jnp.int32))
 
 
-@functools.partial(jax.jit, static_argnames=("config", "env", "segments"))
+@steps.for_all_methods("env", "segments")
 def _first_steps(
     config: DeepConfig, env: ContinuousEnv, keys: Shaped[PRNGKeyArray, " K"], actors: MLP, segments: int
 ) -> tuple[Float[Array, "K C D"], Any]:
@@ -166,9 +166,9 @@ def learn(
     return result
 
 
-@functools.partial(jax.jit, static_argnames=("config", "env"))
+@steps.for_all_methods("env")
 def evaluate(
-    config: DeepConfig, env: ContinuousEnv, keys: Shaped[PRNGKeyArray, " K"], agent: AgentState, index: Int[Array, ""]
+    config: DeepConfig, env: ContinuousEnv, keys: Shaped[PRNGKeyArray, " K"], actors: MLP, index: Int[Array, ""]
 ) -> Evaluation:
     """One episode with the mean action, numbered."""
 
@@ -187,7 +187,7 @@ def evaluate(
         return Evaluation(jnp.sum(rewards), states, actions)
 
     with agents.precision(config):
-        return jax.vmap(one)(keys, agent.deployed)
+        return jax.vmap(one)(keys, actors)
 
 
 class Segment(NamedTuple):
@@ -220,4 +220,4 @@ def advance(
         known = (model._replace(optimiser=None), seeds.agent.actor, seeds.data)
         buffers, outlook = steps.refill(config, env.task, keys, *known, buffers, number)
     seeds, learned = learn(config, env, keys, seeds, buffers, number)
-    return seeds, buffers, Segment(fitted, outlook, made, learned, evaluate(config, env, keys, seeds.agent, number))
+    return seeds, buffers, Segment(fitted, outlook, made, learned, evaluate(config, env, keys, seeds.agent.deployed, number))

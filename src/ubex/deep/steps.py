@@ -8,6 +8,7 @@ can stop and go on as if it had not. `loop.py` runs them as one program, `host.p
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -32,6 +33,21 @@ STRAGGLERS = 4
 """The models of all seeds are trained together until one seed in this many is left."""
 
 
+def for_all_methods(*static: str, **options: Any) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Compiles a program that is no gradient round, once for all methods: what it gets for `config` is `beside_rounds`."""
+
+    def wrapped(program: Callable[..., T]) -> Callable[..., T]:
+        compiled = jax.jit(program, static_argnames=("config", *static), **options)
+
+        def call(config: DeepConfig, *rest: Any) -> T:
+            found: T = compiled(config.beside_rounds, *rest)
+            return found
+
+        return functools.update_wrapper(call, compiled)
+
+    return wrapped
+
+
 def capacity(config: DeepConfig, segments: int) -> int:
     """Transitions of a whole run."""
     return config.initial_steps + segments * config.retrain_every
@@ -42,7 +58,7 @@ def observed(config: DeepConfig, index: Int[Array, ""]) -> Int[Array, ""]:
     return config.initial_steps + index * config.retrain_every
 
 
-@functools.partial(jax.jit, static_argnames="config")
+@for_all_methods()
 def initial_keys(config: DeepConfig, keys: Shaped[PRNGKeyArray, " K"]) -> Shaped[PRNGKeyArray, "K I"]:
     """Keys of the steps before training."""
     return jax.vmap(lambda key: jax.random.split(jax.random.split(named(key, "initial"), 3)[0], config.initial_steps))(keys)
@@ -57,7 +73,7 @@ def step_keys(
     return jax.random.split(for_steps, config.retrain_every), keys
 
 
-@functools.partial(jax.jit, static_argnames="config")
+@for_all_methods()
 def all_step_keys(
     config: DeepConfig, keys: Shaped[PRNGKeyArray, " K"], index: Int[Array, ""]
 ) -> tuple[Shaped[PRNGKeyArray, "K F"], Shaped[PRNGKeyArray, "K F G 2"]]:
@@ -70,7 +86,7 @@ def action(task: Task, key: Key, actor: MLP, observation: Float[Array, " O"]) ->
     return policy.of(task).draw(actor, observation, key)
 
 
-@functools.partial(jax.jit, static_argnames=("config", "task"))
+@for_all_methods("task")
 def act(
     config: DeepConfig,
     task: Task,
@@ -88,14 +104,14 @@ def act(
         return jax.vmap(one)(keys, actor, observation)
 
 
-@functools.partial(jax.jit, static_argnames=("config", "task"))
+@for_all_methods("task")
 def modes(config: DeepConfig, task: Task, actor: MLP, observation: Float[Array, "K O"]) -> Float[Array, "K A"]:
     """The mean action of every seed's policy, or the likeliest one."""
     with agents.precision(config):
         return jax.vmap(policy.of(task).mode)(actor, observation)
 
 
-@functools.partial(jax.jit, static_argnames=("config", "task"))
+@for_all_methods("task")
 def fit(
     config: DeepConfig,
     task: Task,
@@ -110,7 +126,7 @@ def fit(
         return dynamics.train(config, here, model, data, observed(config, index), task, len(keys) // STRAGGLERS)
 
 
-@functools.partial(jax.jit, static_argnames=("config", "task"))
+@for_all_methods("task")
 def fit_termination(
     config: DeepConfig,
     task: Task,
@@ -137,7 +153,7 @@ def ending(task: Task, ends: Termination | None) -> Task:
     return task if ends is None else task._replace(terminates=termination.bound(ends))
 
 
-@functools.partial(jax.jit, static_argnames=("config", "task"), donate_argnames="buffers")
+@for_all_methods("task", donate_argnames="buffers")
 def refill(
     config: DeepConfig,
     task: Task,

@@ -1,0 +1,127 @@
+"""DeepSea as bsuite shows it, one-hot: what models learn of it, and how far a deep agent explores.
+
+python studies/one-hot/one_hot.py models FILE
+python studies/one-hot/one_hot.py agent FILE '{"likelihood_beta": 1.0}' --episodes 500
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+import ubex
+from ubex.callbacks import Info
+from ubex.deep import dynamics
+from ubex.deep.buffer import unpack
+from ubex.deep.config import DeepConfig
+from ubex.deep.presets import GYMNASIUM
+from ubex.envs.task import Task
+
+SIZE = 10
+
+
+class OneHotSea(gymnasium.Env[np.ndarray, Any]):
+    """The cell as L x L numbers, of which one is 1; after the last row all are 0. Which action is "right" differs by cell."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (SIZE * SIZE,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        """Draws the meaning of the actions, always the same."""
+        self.right = np.random.default_rng(SIZE).integers(0, 2, (SIZE, SIZE))
+        self.cell, self.found, self.tried = (0, 0), [False], set[tuple[int, int, int]]()
+
+    def observed(self) -> np.ndarray:
+        """The one-hot cell."""
+        shown = np.zeros((SIZE + 1, SIZE), np.float32)
+        shown[self.cell] = 1.0
+        return shown[:SIZE].ravel()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """At the top left."""
+        super().reset(seed=seed)
+        self.cell = (0, 0)
+        return self.observed(), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """One row down; right costs a little, and pays 1 at the bottom right."""
+        (row, column), goes_right = self.cell, action == self.right[self.cell]
+        self.tried.add((row, column, int(action)))
+        reward = (1.0 if column == SIZE - 1 else 0.0) - 0.01 / SIZE if goes_right else 0.0
+        self.cell = (row + 1, min(column + 1, SIZE - 1) if goes_right else max(column - 1, 0))
+        ends = row == SIZE - 1
+        if ends:
+            self.found.append(reward > 0.5)
+        return self.observed(), reward, ends, False, {}
+
+
+def transitions(count: int, seed: int) -> np.ndarray:
+    """Rows of a random policy."""
+    env, generator = OneHotSea(), np.random.default_rng(seed)
+    rows: list[np.ndarray] = []
+    before, _ = env.reset()
+    while len(rows) < count:
+        action = int(generator.integers(2))
+        after, reward, ends, _, _ = env.step(action)
+        rows.append(np.concatenate((before, np.eye(2)[action], [reward], after, [float(ends)])))
+        before = env.reset()[0] if ends else after
+    return np.asarray(rows, np.float32)
+
+
+def models(file: Path) -> None:
+    """Trains the laptop preset's models on random play, and counts how often they name the next cell."""
+    task, key = Task(SIZE * SIZE, 2, discrete=True), jax.random.key(0)
+    held_out = unpack(jnp.asarray(transitions(2000, 2)), task.observation_size)
+    known = np.asarray(held_out.next_observation).max(axis=-1) > 0.0
+    table = []
+    for rows in (400, 2000):
+        for beta in (0.0, 0.5, 1.0):
+            settings = {**GYMNASIUM["laptop"], "max_epochs": None, "likelihood_beta": beta}
+            config, data = DeepConfig(**settings), jnp.asarray(transitions(rows, 1))
+            untrained = jax.tree.map(lambda x: x[None], dynamics.init(config, key, task))
+            trained, fitted = dynamics.train(config, key[None], untrained, data[None], jnp.int32(rows), task, 1)
+            said = dynamics.predict_all(
+                config, jax.tree.map(lambda x: x[0], trained), held_out.observation, held_out.action
+            ).mean
+            error = float(jnp.mean((said - dynamics.targets(held_out)) ** 2))
+            place = np.asarray(held_out.observation + said[..., :-1]).argmax(axis=-1)
+            right = (place == np.asarray(held_out.next_observation).argmax(axis=-1))[:, known].mean()
+            table.append({"rows": rows, "beta": beta, "epochs": int(fitted.epochs[0]), "error": error, "right": float(right)})
+            print(table[-1], flush=True)
+    pd.DataFrame(table).to_csv(file, index=False, float_format="%.4g")
+
+
+def agent(file: Path, settings: dict[str, Any], key: int, episodes: int) -> None:
+    """Trains an agent, and writes what it tried after every ten episodes or so."""
+    env, kept = OneHotSea(), ("value", "critic_std", "variance", "w", "model_error", "entropy")
+    rows: list[dict[str, float]] = []
+
+    def note(info: Info) -> None:
+        if len(env.found) % 10 == 0:
+            counts = {"episode": len(env.found) - 1, "tried": len(env.tried), "found": sum(env.found)}
+            rows.append({**counts, **{name: info.losses.get(name, float("nan")) for name in kept}})
+            pd.DataFrame(rows).to_csv(file, index=False, float_format="%.4g")
+
+    ubex.Agent("exact-ube", env, preset="laptop", key=key, **settings).learn(episodes * SIZE, [note])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=("models", "agent"))
+    parser.add_argument("file", type=Path)
+    parser.add_argument("settings", type=json.loads, nargs="?", default={})
+    parser.add_argument("--key", type=int, default=100)
+    parser.add_argument("--episodes", type=int, default=500)
+    given = parser.parse_args()
+    if given.part == "models":
+        models(given.file)
+    else:
+        agent(given.file, given.settings, given.key, given.episodes)
