@@ -8,10 +8,11 @@ WORKERS ?= 2
 
 # These tests compare numbers, so they are compiled as users compile. The others are compiled without optimisations, which is faster.
 NUMBERS := tests/experiments/test_published_rollouts.py tests/test_theory.py tests/experiments/test_calibration.py \
-	tests/learn/test_deep_agent.py tests/deep/test_uncertainty.py tests/test_variance.py tests/tabular/test_solvers.py \
+	tests/deep/test_uncertainty.py tests/test_variance.py tests/tabular/test_solvers.py \
 	tests/deep/test_fused.py tests/tabular/test_planner.py tests/test_closed_form.py tests/test_covariance.py tests/test_doctor.py
 WEB := tests/report/test_browser.py tests/report/test_site.py tests/test_wheel.py
-PUBLISHED := tests/tabular/test_loop.py::test_deep_sea_10_has_the_published_regret
+LONG := tests/tabular/test_loop.py::test_deep_sea_10_has_the_published_regret \
+	tests/learn/test_deep_agent.py::test_the_pendulum_is_learned
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 .PHONY: help setup browser demo test test-parts test-numbers test-web test-pybullet fuzz coverage lint docs wheel bench lock clean
@@ -46,11 +47,11 @@ test: test-parts test-numbers
 
 test-parts: setup
 	@echo "tests: running with $(WORKERS) workers"
-	@$(PYTEST) $(NUMBERS:%=--ignore=%) $(WEB:%=--ignore=%) --deselect $(PUBLISHED)
+	@$(PYTEST) $(NUMBERS:%=--ignore=%) $(WEB:%=--ignore=%) $(LONG:%=--deselect %)
 
 test-numbers: setup
 	@echo "tests: those that compare numbers, with XLA's optimisations"
-	@XLA_FLAGS= $(PYTEST) $(NUMBERS) $(PUBLISHED)
+	@XLA_FLAGS= $(PYTEST) $(NUMBERS) $(LONG)
 
 test-web: setup browser
 	@$(PYTEST) $(WEB)
