@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -121,6 +124,27 @@ def test_no_key_is_needed_where_nothing_is_sampled() -> None:
         ubex.value_covariance(Other(), policy, 0.9)
     near = ubex.value_covariance(Other(), policy, 0.9, key=0, num_models=5000)
     np.testing.assert_allclose(np.diag(near.covariance), np.diag(exact.covariance), rtol=0.2, atol=1e-9)
+
+
+def test_a_posterior_of_your_own_gets_a_jax_key_from_every_call() -> None:
+    class Drawn:
+        """Draws with NumPy, as docs/first-variance.md says."""
+
+        def sample(self, key: Any, num_models: int) -> MDP:
+            keys.append(key)
+            generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+            return MDP(p=generator.dirichlet(np.ones(3), (num_models, 3, 1)), r=np.ones((3, 1)))
+
+        def mean(self) -> MDP:
+            return MDP(p=np.full((3, 1, 3), 1.0 / 3.0), r=np.ones((3, 1)))
+
+    keys: list[Any] = []
+    policy = np.zeros(3, int)
+    for seed in (7, jax.random.key(7)):
+        ubex.value_variance(Drawn(), policy, 0.9, key=seed)
+        ubex.value_covariance(Drawn(), policy, 0.9, key=seed)
+    assert len(keys) == 4
+    assert all(bool(key == jax.random.key(7)) for key in keys)
 
 
 def test_ddof() -> None:

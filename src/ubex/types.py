@@ -105,7 +105,7 @@ class Posterior(Protocol):
     """
 
     def sample(self, key: KeyLike, num_models: int) -> MDP:
-        """Draws MDPs, on a leading axis."""
+        """Draws MDPs, on a leading axis. Calls give a JAX key, also where they were given an integer."""
         ...
 
     def mean(self) -> MDP:

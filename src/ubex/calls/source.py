@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from ubex import checks
+from ubex.keys import as_key
 from ubex.tabular.belief import LearnedBelief
 from ubex.tabular.posterior import INSTEAD, TabularPosterior
 from ubex.types import MDP, InputError, KeyLike, Posterior
@@ -47,7 +48,7 @@ def resolve(
         if isinstance(source, TabularPosterior):
             shape = (num_models, *source.transitions.alpha.shape)
             checks.fits("the variance over samples, with an array", shape, CALL_COPIES, INSTEAD)
-        samples = source.sample(key, num_models)
+        samples = source.sample(as_key(key), num_models)
     else:
         raise InputError(f"source must be an MDP with a sample axis or a posterior, but it is a {type(source).__name__}")
     p, r = checks.mdp_arrays(samples)
