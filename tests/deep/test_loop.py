@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from deep.tiny import config, drifting
-from ubex.deep import actor, buffer, dynamics, loop, refills, rollout, steps, termination
+from ubex.deep import actor, dynamics, loop, refills, rollout, steps, termination
 from ubex.deep.buffer import ModelBuffer, unpack
 from ubex.deep.config import OF_ROUNDS, DeepConfig
 from ubex.deep.refills import Refill
@@ -74,11 +74,18 @@ def test_methods_share_every_program_but_their_rounds() -> None:
         assert sizes == before, method
 
 
-@pytest.mark.parametrize("module", [dynamics, rollout, termination, buffer], ids=lambda one: one.__name__)
-def test_programs_beside_rounds_do_not_look_at_what_rounds_depend_on(module: Any) -> None:
-    """They see its defaults."""
-    looked_at = set(re.findall(r"\bconfig\.(\w+)", inspect.getsource(module)))
-    assert not looked_at & (OF_ROUNDS | {"known", "twin", "rivals", "num_critics", "has_unet", "estimator"})
+BESIDE_ROUNDS = [
+    *(dynamics, rollout, termination, loop._first_steps, loop.evaluate, steps.initial_keys, steps.step_keys, steps.act),
+    *(steps.modes, steps.fit, steps.fit_termination, steps.refill, steps.observed),
+]
+
+
+@pytest.mark.parametrize("part", BESIDE_ROUNDS, ids=lambda one: one.__name__)
+def test_programs_beside_rounds_do_not_look_at_what_rounds_depend_on(part: Any) -> None:
+    """They see its defaults, and the parts of the method that it is replaced by."""
+    looked_at = set(re.findall(r"\bconfig\.(\w+)", inspect.getsource(part)))
+    parts = {name for name, one in vars(DeepConfig).items() if isinstance(one, property)} - {"rollouts"}
+    assert not looked_at & (OF_ROUNDS | parts)
     assert {one.name for one in dataclasses.fields(DeepConfig)} > OF_ROUNDS
 
 
