@@ -1,7 +1,7 @@
 """DeepSea as bsuite shows it, one-hot: what models learn of it, and how far a deep agent explores.
 
 python studies/one-hot/one_hot.py models FILE
-python studies/one-hot/one_hot.py agent FILE '{"likelihood_beta": 1.0}' --episodes 500
+python studies/one-hot/one_hot.py agent FILE '{"likelihood_beta": 1.0}' --episodes 500 --scale 1
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class OneHotSea(gymnasium.Env[np.ndarray, Any]):
     observation_space = gymnasium.spaces.Box(0.0, 1.0, (SIZE * SIZE,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
-    def __init__(self) -> None:
-        """Draws the meaning of the actions, always the same."""
+    def __init__(self, scale: float = 1.0) -> None:
+        """Draws the meaning of the actions, always the same. Rewards are multiplied by the scale."""
+        self.scale = scale
         self.right = np.random.default_rng(SIZE).integers(0, 2, (SIZE, SIZE))
         self.cell, self.found, self.tried = (0, 0), [False], set[tuple[int, int, int]]()
 
@@ -60,7 +61,7 @@ class OneHotSea(gymnasium.Env[np.ndarray, Any]):
         ends = row == SIZE - 1
         if ends:
             self.found.append(reward > 0.5)
-        return self.observed(), reward, ends, False, {}
+        return self.observed(), self.scale * reward, ends, False, {}
 
 
 def transitions(count: int, seed: int) -> np.ndarray:
@@ -99,9 +100,9 @@ def models(file: Path) -> None:
     pd.DataFrame(table).to_csv(file, index=False, float_format="%.4g")
 
 
-def agent(file: Path, settings: dict[str, Any], key: int, episodes: int) -> None:
+def agent(file: Path, settings: dict[str, Any], key: int, episodes: int, scale: float) -> None:
     """Trains an agent, and writes what it tried after every ten episodes or so."""
-    env, kept = OneHotSea(), ("value", "critic_std", "variance", "w", "model_error", "entropy")
+    env, kept = OneHotSea(scale), ("value", "critic_std", "variance", "w", "model_error", "entropy")
     rows: list[dict[str, float]] = []
 
     def note(info: Info) -> None:
@@ -120,8 +121,9 @@ if __name__ == "__main__":
     parser.add_argument("settings", type=json.loads, nargs="?", default={})
     parser.add_argument("--key", type=int, default=100)
     parser.add_argument("--episodes", type=int, default=500)
+    parser.add_argument("--scale", type=float, default=1.0)
     given = parser.parse_args()
     if given.part == "models":
         models(given.file)
     else:
-        agent(given.file, given.settings, given.key, given.episodes)
+        agent(given.file, given.settings, given.key, given.episodes, given.scale)

@@ -219,6 +219,19 @@ def test_the_support_is_the_observed_box_and_its_width_on_both_sides() -> None:
     assert not still.outside(jnp.asarray([[2.001], [-9.0]])).any(), "a number that never changed bounds nothing"
 
 
+def test_numbers_that_took_two_values_keep_to_them_in_predictions() -> None:
+    observed, after = [[0.0, 7.0, 0.0], [1.0, 7.0, 0.5]], [[1.0, 7.0, 1.0], [0.0, 7.0, 0.0]]
+    rows = np.concatenate((observed, np.zeros((2, 2)), after, np.zeros((2, 1))), axis=1)
+    rows = jnp.asarray(np.concatenate((rows, np.full((1, 9), 0.3))), jnp.float32)  # the last row is not held
+    given, predicted = (rows, jnp.asarray(2), Task(3, 1)), jnp.asarray([[[0.4, 6.0, 0.4], [0.6, 8.0, -0.6], [-3.0, 7.0, 9.0]]])
+    kept = dynamics.support(config(rounded_observations=True), *given)
+    np.testing.assert_array_equal(kept.possible(predicted)[0, :, :2], [[0.0, 7.0], [1.0, 7.0], [0.0, 7.0]])
+    np.testing.assert_array_equal(kept.possible(predicted)[..., 2], predicted[..., 2])  # it took three
+    np.testing.assert_array_equal(dynamics.support(config(), *given).possible(predicted), predicted)
+    untrained = dynamics.init(config(rounded_observations=True), jax.random.key(0), Task(3, 1)).support
+    np.testing.assert_array_equal(untrained.possible(predicted), predicted)
+
+
 def test_a_reward_prior_is_a_random_function_that_training_takes_back_at_the_data() -> None:
     """Members disagree by its standard deviation before training, and afterwards only where there are no data."""
     used = config(num_models=5, model_hidden=(64, 64), model_rate=3e-3, max_epochs=200, patience=40, reward_prior=0.5)

@@ -127,6 +127,18 @@ def test_trusted_a_rollout_is_cut_before_it_leaves_the_box_and_nothing_is_termin
     np.testing.assert_array_equal(free.outside[:, 0, 0], [False, False, True, True])
 
 
+BINARY = EVERYWHERE._replace(values=jnp.asarray([[0.0], [1.0]]))
+"""Of a number that was always 0 or 1."""
+
+
+def test_numbers_that_took_two_values_keep_to_them_in_rollouts() -> None:
+    models = linear_models([-0.4, -0.6], [0.0] * 2, [0.0] * 2, BINARY)  # 1 becomes 0.6, nearer to 1, or 0.4, nearer to 0
+    made = rolled(config(rollout_length=3, **SURE), models, [[1.0, 0.0]] * 3)
+    np.testing.assert_array_equal(made.batch.next_observation[:, 1, :, 0], [[1.0, 0.0]] * 3)
+    np.testing.assert_array_equal(made.batch.next_observation[:, 2, :, 0], [[0.0, 0.0]] * 3)
+    assert set(np.unique(made.batch.next_observation)) == {0.0, 1.0}
+
+
 def ready(settings: DeepConfig) -> ModelBuffer:
     one = empty(settings, 5)
     return jax.tree.map(lambda x: jnp.stack([x] * 3), one)

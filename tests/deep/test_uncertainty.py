@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from deep.test_rollout import linear_models
+from deep.test_rollout import BINARY, linear_models
 from deep.tiny import LINE, config
 from ubex.deep import uncertainty
 from ubex.deep.buffer import Batch
@@ -189,6 +189,19 @@ def test_values_end_where_a_model_says_that_the_episode_does() -> None:
         batch_at([1.0] * 8),
     )
     np.testing.assert_allclose(seen.moments.mean_bar, [[10.0] * 8, [0.0] * 8])
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_values_are_asked_at_numbers_that_there_can_be(sampled: bool) -> None:
+    settings = config(num_models=2, sampled_states=sampled, **SURE)
+    models, critics = (
+        linear_models([-0.4, -0.6], [0.0] * 2, [0.0] * 2, BINARY),
+        linear_critics([10.0] * 2, [0.0] * 2, [0.0] * 2),
+    )
+    known = (LINE, noise_of(settings), models, critics, constant_policy(0.0, 0.0), batch_at([1.0] * 8))
+    seen = uncertainty.next_values(settings, *known).moments
+    np.testing.assert_allclose(seen.mean_bar, [[10.0] * 8, [0.0] * 8])  # 0.6 is nearer to 1, and 0.4 to 0
+    np.testing.assert_allclose(seen.total, 25.0)
 
 
 def test_the_target_and_the_penalty_are_those_of_the_page() -> None:

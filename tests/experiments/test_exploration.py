@@ -139,3 +139,32 @@ def test_the_mass_of_the_prior_and_the_planner_are_axes_where_they_are_given() -
         DeepSea(planners=("start",))
     with pytest.raises(InputError, match="prior_mass must be in"):
         DeepSea(prior_masses=(0.0,))
+
+
+def test_stochastic_deep_sea_is_judged_by_what_policies_return_on_average() -> None:
+    experiment = DeepSea(methods=("closed-form",), sizes=(4,), repeats=(1, 4), stochastic=True, noise_precision=1.0)
+    cells = experiment.cells()
+    assert {experiment.agent(cell).noise_precision for cell in cells} == {1.0}
+    assert [cell.settings["repeats"] for cell in cells] == [experiment.agent(cell).repeats for cell in cells] == [1, 4]
+    env = experiment.environment_of(cells[0])
+    assert env.branching == 2
+    right, left = np.ones(env.num_states, np.int32), np.zeros(env.num_states, np.int32)
+    noisy = np.array([-3.0, 5.0])
+    score = experiment.score(env)(noisy, np.stack((right, left)))
+    reached = 0.75**3  # three moves to the last column, of which none may fail
+    np.testing.assert_allclose(score, [reached - 0.01, 0.0], atol=1e-12)
+    assert score[0] < env.best_return < reached, "after a move that failed, the best policy saves the cost of the others"
+    found = experiment.outcome(env, np.array([0.0, 0.49, 0.51, 1.0]) * env.best_return, np.ones(4, np.int32))
+    assert found.scalars["total_regret"] == 2.0
+
+
+def test_deep_sea_is_deterministic_and_counts_transitions_as_published_unless_told() -> None:
+    experiment = DeepSea(methods=("closed-form",), sizes=(4,))
+    (cell,) = experiment.cells()
+    assert not {"repeats", "stochastic", "noise_precision"} & set(cell.settings), "random keys would change"
+    assert (experiment.agent(cell).repeats, experiment.agent(cell).noise_precision) == (4, 1e6)
+    env, returns = experiment.environment_of(cell), np.array([0.99, -0.01])
+    assert env.branching == 1
+    np.testing.assert_array_equal(experiment.score(env)(returns, np.zeros((2, env.num_states), np.int32)), returns)
+    with pytest.raises(InputError, match="repeats"):
+        DeepSea(repeats=(0,))

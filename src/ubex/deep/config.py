@@ -79,6 +79,11 @@ class DeepConfig:
     Differs from the paper, whose networks and models see observations as they are. To a network a velocity of at most 0.07, as
     in MountainCar, is next to nothing, and models have a noise of at least 0.007 (`min_log_var`), more than it gains in a
     step."""
+    rounded_observations: bool = False
+    """Whether numbers of an observation that took no more than two values so far keep to them in what the models predict: flags
+    and one-hot vectors, which would become mixtures in a rollout.
+
+    Differs from the paper, whose tasks have no such numbers."""
     retain: Whole = 1
     """Retrainings after which the model-generated buffers, which are rings, are overwritten."""
     initial_steps: Whole = 1000

@@ -46,6 +46,15 @@ class Support(NamedTuple):
     every prediction of it is a little off."""
     rewards: Float[Array, "2"]
     """The lowest and the highest reward that there can be; infinite where nothing is bounded by it."""
+    values: Float[Array, "2 O"] | None = None
+    """The two values, or the one, that a number of an observation took; NaN where it took more. None without rounding."""
+
+    def possible(self, observation: Float[Array, "*b O"]) -> Float[Array, "*b O"]:
+        """A predicted observation, of which the numbers that took two values so far have the nearer one."""
+        if self.values is None:
+            return observation
+        low, high = (x.reshape((1,) * (observation.ndim - 1) + x.shape) for x in self.values)
+        return jnp.where(jnp.isnan(low), observation, jnp.where(observation - low > high - observation, high, low))
 
     def outside(self, observation: Float[Array, "*b O"]) -> Bool[Array, "*b"]:
         """Whether an observation leaves the box."""
@@ -105,7 +114,8 @@ def init(config: DeepConfig, key: Key, task: Task) -> Dynamics:
     )
     nothing = Normaliser(jnp.zeros(inputs, jnp.float32), jnp.ones(inputs, jnp.float32))
     wide = jnp.full(task.observation_size, jnp.inf, jnp.float32)
-    everywhere = Support(-wide, wide, jnp.asarray(UNBOUNDED, jnp.float32))
+    anything = jnp.full((2, task.observation_size), jnp.nan, jnp.float32) if config.rounded_observations else None
+    everywhere = Support(-wide, wide, jnp.asarray(UNBOUNDED, jnp.float32), anything)
     return Dynamics(networks, _prior(config, key, inputs), nothing, everywhere, optimiser(config).init(networks))
 
 
@@ -367,18 +377,22 @@ def normalise(data: Float[Array, "C D"], count: Int[Array, ""], task: Task) -> N
 def support(config: DeepConfig, data: Float[Array, "C D"], count: Int[Array, ""], task: Task) -> Support:
     """Where the first `count` rows of the data lie, and which rewards there can be."""
     batch = unpack(data, task.observation_size)
-    held = (jnp.arange(data.shape[0]) < count)[:, None]
-    seen = jnp.concatenate((batch.observation, batch.next_observation))
-    low, high = _range(seen, jnp.concatenate((held, held)))
+    counts = (jnp.arange(data.shape[0]) < count)[:, None]
+    seen, held = jnp.concatenate((batch.observation, batch.next_observation)), jnp.concatenate((counts, counts))
+    low, high = _range(seen, held)
     width = high - low
     declared = config.reward_range or (task.reward_range if config.rollout_ends == "trusted" else None)
     rewards = jnp.asarray(UNBOUNDED if declared is None else declared, jnp.float32)
     if config.rollout_ends == "trusted" and declared is None:
-        least, most = _range(batch.reward[:, None], held)
+        least, most = _range(batch.reward[:, None], counts)
         more = jnp.maximum(most - least, LEAST_WIDENING)
         rewards = jnp.concatenate((least - more, most + more))
     margin = jnp.where(width > LEAST_WIDTH, width, jnp.inf)
-    return Support(low - margin, high + margin, rewards)
+    values = None
+    if config.rounded_observations:
+        between = jnp.any(held & (seen > low[None]) & (seen < high[None]), axis=0)
+        values = jnp.where(between[None], jnp.nan, jnp.stack((low, high)))
+    return Support(low - margin, high + margin, rewards, values)
 
 
 def _range(x: Float[Array, "C I"], held: Bool[Array, "C 1"]) -> tuple[Float[Array, " I"], Float[Array, " I"]]:

@@ -84,10 +84,9 @@ def transition(
     observation: Float[Array, "M B O"],
     action: Float[Array, "M B A"],
 ) -> Batch:
-    """A next observation and a reward, in the range that rewards can have, drawn from what models say; a reward that is known
-    is not drawn."""
+    """A next observation and a reward, such as there can be, drawn from what models say; a known reward is not drawn."""
     drawn = said.mean + jnp.exp(0.5 * said.log_var) * jax.random.normal(key, said.mean.shape, jnp.float32)
-    after, earned = observation + drawn[..., :-1], dynamics.support.bounded(drawn[..., -1])
+    after, earned = dynamics.support.possible(observation + drawn[..., :-1]), dynamics.support.bounded(drawn[..., -1])
     over = jax.vmap(jax.vmap(task.terminates))(observation, action, after).astype(jnp.float32)
     if task.reward is not None:
         earned = jax.vmap(jax.vmap(task.reward))(observation, action, after)

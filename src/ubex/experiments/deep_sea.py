@@ -27,6 +27,7 @@ from ubex.experiments.exploration import (
     agent_config,
     also_varied,
     best_gains,
+    expected_returns,
     in_words,
     regret_curve,
     value_and_error,
@@ -40,7 +41,7 @@ from ubex.runs.records import IF_GIVEN
 from ubex.tabular.agents import AgentConfig
 
 SOLVED = 0.5
-"""An episode with at least this return found the reward."""
+"""An episode with at least this share of the best return found the reward."""
 UNIT = "unsolved episodes"
 FORMS = ("exact-ube-1", "exact-ube-2", "exact-ube")
 
@@ -91,6 +92,10 @@ class DeepSea(Exploration):
     """The sizes L of the grid. The paper has 10, 20, 30 and 40."""
     u_min: float = -0.05
     """The least uncertainty reward. Smaller ones are clipped. The default is the paper's for DeepSea."""
+    repeats: tuple[int, ...] | None = field(default=None, metadata=IF_GIVEN)
+    """How many times a transition counts. By default it counts L times, as in the paper."""
+    stochastic: bool | None = field(default=None, metadata=IF_GIVEN)
+    """Whether the move to the right fails once in L times and the last rewards are noisy, as in bsuite. By default not."""
     pictures: tuple[int, ...] | None = field(default=None, metadata=IF_GIVEN)
     """The episodes after which the first seed leaves maps of what it knows. By default there are none."""
 
@@ -99,27 +104,29 @@ class DeepSea(Exploration):
         super().__post_init__()
         for size in self.sizes:
             checks.whole("size", size, 2)
+        for repeats in self.repeats or ():
+            checks.whole("repeats", repeats, 1)
         for episode in self.pictures or ():
             checks.whole("pictures", episode, 1)
 
     def axes(self) -> dict[str, Sequence[Any]]:
         """Sizes x ensemble sizes x gains."""
-        return {"size": self.sizes, **super().axes()}
+        new = {"repeats": self.repeats, "stochastic": (True,) if self.stochastic else None}
+        return {"size": self.sizes, **super().axes(), **{name: values for name, values in new.items() if values is not None}}
 
     def agent(self, cell: Cell) -> AgentConfig:
-        """Every transition counts as many times as the grid is wide."""
+        """Every transition counts as many times as the grid is wide, unless the cell says otherwise."""
         settings: Mapping[str, Any] = cell.settings
         return agent_config(cell, repeats=settings["size"])
 
     def environment_of(self, cell: Cell) -> TabularEnv:
         """DeepSea of the cell's size."""
         settings: Mapping[str, Any] = cell.settings
-        return deep_sea(settings["size"])
+        return deep_sea(settings["size"], settings.get("stochastic", False))
 
     def score(self, env: TabularEnv) -> Score:
-        """DeepSea is judged by its returns."""
-        del env
-        return lambda returns, policies: returns
+        """DeepSea is judged by its returns, and the stochastic one, whose returns are noisy, by what they are on average."""
+        return (lambda returns, policies: returns) if env.branching == 1 else expected_returns(env)
 
     def watch(self, env: TabularEnv, cell: Cell, context: Context) -> tuple[Sequence[int], Watch | None]:
         """Maps of the grid after the episodes `pictures`."""
@@ -131,8 +138,7 @@ class DeepSea(Exploration):
 
     def outcome(self, env: TabularEnv, score: Float[np.ndarray, " E"], steps: Int[np.ndarray, " E"]) -> Outcome:
         """Regret counts the episodes without the reward."""
-        del env
-        solved = score >= SOLVED
+        solved = score >= SOLVED * env.best_return
         scalars = {
             "total_regret": metrics.total_regret(solved),
             "learning_time": metrics.learning_time(solved),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from ubex import checks, estimators
-from ubex.envs.base import TabularEnv
+from ubex.envs.base import TabularEnv, finite_horizon_value
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Mode, Outcome, Table, grid, mode_of_device
 from ubex.learn import driver
 from ubex.learn.tabular import TabularLearner, TabularState
@@ -57,6 +58,8 @@ class Exploration(Experiment):
     """The masses of the prior: the sum of a row's Dirichlet parameters, in visits. By default it is the published rule."""
     plan_from: str | None = field(default=None, metadata=IF_GIVEN)
     """What planning begins with: random, a random policy, which is the paper's and the default, or last, the last plan."""
+    noise_precision: float | None = field(default=None, metadata=IF_GIVEN)
+    """The precision of an observed reward, for rewards with noise. By default it is the published 1e6, nearly without noise."""
 
     def __post_init__(self) -> None:
         """Refuses fields that make no sense."""
@@ -75,8 +78,8 @@ class Exploration(Experiment):
 
     def shared(self) -> dict[str, Any]:
         """Settings that all agents have."""
-        given = {} if self.plan_from is None else {"plan_from": self.plan_from}
-        return {"u_min": self.u_min, "ties": self.ties, **given}
+        new = {"plan_from": self.plan_from, "noise_precision": self.noise_precision}
+        return {"u_min": self.u_min, "ties": self.ties, **{name: value for name, value in new.items() if value is not None}}
 
     def cells(self) -> Sequence[Cell]:
         """All axes x methods."""
@@ -159,11 +162,23 @@ def explore(
     return np.ascontiguousarray(found["score"].T), np.ascontiguousarray(found["steps"].T).astype(np.int32)
 
 
-def agent_config(cell: Cell, **fixed: Any) -> AgentConfig:
+def agent_config(cell: Cell, **defaults: Any) -> AgentConfig:
     """The agent of a cell."""
-    settings: Mapping[str, Any] = cell.settings
-    names = ("num_models", "gain", "u_min", "ties", "clip_sum", "discount", "prior_mass", "planner", "plan_from")
-    return AgentConfig(method=cell.method, **{name: settings[name] for name in names if name in settings}, **fixed)
+    names = {one.name for one in dataclasses.fields(AgentConfig)}
+    given = {name: value for name, value in cell.settings.items() if name in names}
+    return AgentConfig(**{"method": cell.method, **defaults, **given})
+
+
+def expected_returns(env: TabularEnv) -> Score:
+    """Every executed policy is evaluated exactly, by backups in the true MDP."""
+    p, r = (np.asarray(array) for array in env.as_mdp())
+
+    def score(returns: Float[np.ndarray, " B"], policies: Int[np.ndarray, "B S"]) -> Float[np.ndarray, " B"]:
+        del returns
+        everywhere = np.pad(policies, ((0, 0), (0, len(p) - policies.shape[1])))  # what is done after the end does not matter
+        return np.array([finite_horizon_value(p, r, policy, env.horizon)[env.start] for policy in everywhere])
+
+    return score
 
 
 def regret_curve(regret: Float[np.ndarray, " E"]) -> Curve:
@@ -195,7 +210,7 @@ def ablation(x: str, unit: str, facet: str) -> FigureSpec:
 
 def also_varied(results: pd.DataFrame) -> list[str]:
     """The settings of agents, among those that tables do not always show, that vary within the run."""
-    return [name for name in ("prior_mass", "planner") if name in results and results[name].nunique() > 1]
+    return [name for name in ("prior_mass", "planner", "repeats") if name in results and results[name].nunique() > 1]
 
 
 def in_words(row: pd.Series, names: Sequence[str]) -> list[str]:

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from ubex.envs.base import TabularEnv, finite_horizon_value
-from ubex.envs.n_room import HORIZON, seven_room
+from ubex.envs.base import TabularEnv
+from ubex.envs.n_room import seven_room
 from ubex.experiments.exploration import (
     GAIN_METHODS,
     OPTIMISTIC_METHODS,
@@ -25,6 +25,7 @@ from ubex.experiments.exploration import (
     agent_config,
     also_varied,
     best_gains,
+    expected_returns,
     in_words,
     regret_curve,
     value_and_error,
@@ -96,13 +97,7 @@ class SevenRoom(Exploration):
 
     def score(self, env: TabularEnv) -> Score:
         """Every executed policy is evaluated exactly, by 40 backups in the true MDP."""
-        p, r = (np.asarray(array) for array in env.as_mdp())
-
-        def value(returns: Float[np.ndarray, " B"], policies: Int[np.ndarray, "B S"]) -> Float[np.ndarray, " B"]:
-            del returns
-            return np.array([finite_horizon_value(p, r, policy, HORIZON)[env.start] for policy in policies])
-
-        return value
+        return expected_returns(env)
 
     def outcome(self, env: TabularEnv, score: Float[np.ndarray, " E"], steps: Int[np.ndarray, " E"]) -> Outcome:
         """Regret against both optima, also after fewer episodes."""
