@@ -360,6 +360,15 @@ def test_compare_keeps_settings_apart_that_the_published_table_does_not_have() -
     assert list(metrics.compare(results[:1]).columns) == [*metrics.KEYS, *metrics.COMPARISON]
 
 
+@pytest.mark.parametrize("setting", [{"stochastic": True}, {"repeats": 1}, {"prior_mass": 2.0}, {"noise_precision": 1.0}])
+def test_another_task_or_posterior_has_no_published_counterpart(setting: dict[str, Any]) -> None:
+    other, published = deep_sea([55.0], **setting), deep_sea([55.0])
+    assert metrics.compare(other).empty
+    both = pd.concat([other, published], ignore_index=True)  # the column is empty in the second row
+    assert list(metrics.compare(both)["verdict"]) == ["match"]
+    assert len(metrics.without_counterpart(both)) == 1
+
+
 def test_compare_needs_its_columns() -> None:
     for column in ("environment", "method", "metric", "value"):
         with pytest.raises(InputError, match=f"lack the column {column}"):

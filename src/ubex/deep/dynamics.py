@@ -377,14 +377,14 @@ def normalise(data: Float[Array, "C D"], count: Int[Array, ""], task: Task) -> N
 def support(config: DeepConfig, data: Float[Array, "C D"], count: Int[Array, ""], task: Task) -> Support:
     """Where the first `count` rows of the data lie, and which rewards there can be."""
     batch = unpack(data, task.observation_size)
-    counts = (jnp.arange(data.shape[0]) < count)[:, None]
-    seen, held = jnp.concatenate((batch.observation, batch.next_observation)), jnp.concatenate((counts, counts))
+    rows = (jnp.arange(data.shape[0]) < count)[:, None]
+    seen, held = jnp.concatenate((batch.observation, batch.next_observation)), jnp.concatenate((rows, rows))
     low, high = _range(seen, held)
     width = high - low
     declared = config.reward_range or (task.reward_range if config.rollout_ends == "trusted" else None)
     rewards = jnp.asarray(UNBOUNDED if declared is None else declared, jnp.float32)
     if config.rollout_ends == "trusted" and declared is None:
-        least, most = _range(batch.reward[:, None], counts)
+        least, most = _range(batch.reward[:, None], rows)
         more = jnp.maximum(most - least, LEAST_WIDENING)
         rewards = jnp.concatenate((least - more, most + more))
     margin = jnp.where(width > LEAST_WIDTH, width, jnp.inf)

@@ -90,7 +90,8 @@ def next_values(
     """Moments of the values at the next step under every model, by its first critic, and every model's mean reward."""
     critics, multiply = critic.first(config, critics), _multiplication(config)
     said = predict_all(config, dynamics, batch.observation, batch.action, multiply)
-    after = dynamics.support.possible(batch.observation[None] + said.mean[..., :-1])
+    predicted = batch.observation[None] + said.mean[..., :-1]
+    after = dynamics.support.possible(predicted)
     rewards = dynamics.support.bounded(said.mean[..., -1]) if task.reward is None else _known_rewards(batch, after, task.reward)
     kind, only_w = policy.of(task), not config.estimator.own_values
     actions = jnp.broadcast_to(noise.actions, (config.num_models, *noise.actions.shape[1:]))
@@ -113,7 +114,7 @@ def next_values(
     variance = at.variance
     if config.sampled_states:
         spread = jnp.exp(0.5 * said.log_var[:, :, None, :-1]) * noise.states
-        drawn = dynamics.support.possible((batch.observation[None] + said.mean[..., :-1])[:, :, None] + spread)
+        drawn = dynamics.support.possible(predicted[:, :, None] + spread)
         there = kind.actions(actor, drawn, actions[:, :, :, None])
         values = _plainly(config, critics, drawn, there.action) * _alive(batch, drawn, task.terminates)[:, None, ..., None]
         mean, variance = jnp.mean(values, axis=1), there.variance_over_states

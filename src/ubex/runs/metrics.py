@@ -27,6 +27,8 @@ CONDITIONS = ("num_models", "gain", "size", "noise", "episodes", "steps")
 KEYS = ("environment", "method", *CONDITIONS, "metric")
 PAPER = "paper"
 """The preset of the published runs, for experiments that have presets."""
+OUR_OWN = ("prior_mass", "repeats", "noise_precision", "stochastic")
+"""Settings of another task or another posterior than the published one, where they are given."""
 SHARE = "solved_share"
 """A metric that is 0 or 1 for each seed, and a share of them in the mean."""
 STATISTICS = ("mean", "standard_error", "iqm", "low", "high", "seeds")
@@ -230,7 +232,7 @@ def compare(results: pd.DataFrame) -> pd.DataFrame:
     """Our results next to every published one for the same environment, method, metric and conditions, with a verdict.
 
     A condition that one side does not give (no such column, or empty) agrees with anything; the table then shows the other
-    side's. A preset other than the paper's has no published counterpart.
+    side's. A preset other than the paper's has no published counterpart, and neither has a setting of `OUR_OWN`.
 
     Verdicts: `match` (within 3 combined standard errors, an unknown one counting as 0, where 3 of them are at most a quarter of
     the published mean), `compatible` (within 3 that are more: these seeds could not have shown a smaller difference),
@@ -282,7 +284,8 @@ def without_counterpart(results: pd.DataFrame) -> pd.DataFrame:
 def _fitting(table: pd.DataFrame, group: Mapping[str, Any]) -> pd.Series:
     """Which published rows a group of seeds is compared with."""
     preset = group.get("preset", PAPER)
-    fits = pd.Series(pd.isna(preset) or preset == PAPER, index=table.index)
+    ours = any(not pd.isna(group.get(name, math.nan)) for name in OUR_OWN)
+    fits = pd.Series((pd.isna(preset) or preset == PAPER) and not ours, index=table.index)
     for key in KEYS:
         if key in group and not pd.isna(group[key]):
             fits &= table[key].eq(group[key]) | table[key].isna()
