@@ -16,18 +16,19 @@ from ubex.runs import metrics
 
 HERE = Path(__file__).resolve().parent
 RUNS, PICTURE = HERE.parents[1] / "results" / "locomotion", HERE / "locomotion.svg"
-TASKS, METRIC = {"halfcheetah": "HalfCheetah", "walker2d": "Walker2D"}, "mean_return_last_10"
+TASKS, METRIC = {"halfcheetah": "HalfCheetah", "walker2d": "Walker2D", "ant": "Ant"}, "mean_return_last_10"
 APART = 700
 """Steps between the published points of two methods, which would hide each other."""
 
 
 def draw() -> Figure:
     """One panel per task. Every method has a curve with its standard error, and its published means up to the same step."""
-    figure = Figure(figsize=(9.0, 5.0), layout="constrained")
+    figure = Figure(figsize=(12.0, 5.0), layout="constrained")
     for axes, (task, title) in zip(figure.subplots(1, len(TASKS)), TASKS.items(), strict=True):
         draw_task(axes, task)
-        axes.set(title=title, xlabel="steps in the environment", ylabel="return, mean of ten evaluations")
+        axes.set(title=title, xlabel="steps in the environment")
         axes.xaxis.set_major_formatter("{x:,.0f}")
+    figure.axes[0].set_ylabel("return, mean of ten evaluations")
     lines, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(lines, labels, frameon=False, handlelength=3.0, loc="outside lower center", ncols=2)
     return figure
