@@ -92,11 +92,13 @@ def test_demo_has_every_kind_of_chart() -> None:
     assert agents.episodes == 1000, "as published"
 
 
-@pytest.mark.parametrize("name", [*EXPERIMENTS, *FORMER])
+@pytest.mark.parametrize(
+    "name", [name for one in EXPERIMENTS for name in (one, *(n for n, new in FORMER.items() if new[0] == one))]
+)
 def test_every_experiment_and_study_has_a_smoke_form(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In one process, so that experiments of one kind share compiled programs; other tests have worker processes."""
+    """In one process, and studies after their experiment, so that they share programs; other tests have worker processes."""
     monkeypatch.setattr(pool, "run_pool", lambda jobs, listener, _: pool.run_inline(jobs, listener))
     experiment, *preset = FORMER.get(name, (name,))
     study = EXPERIMENTS[experiment].of(*preset)

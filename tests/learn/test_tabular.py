@@ -90,14 +90,16 @@ def test_what_was_learned_is_a_posterior() -> None:
 def test_the_learner_is_the_loop_by_hand(together: bool) -> None:
     env, config, keys = deep_sea(3), AgentConfig("psrl"), jax.random.split(jax.random.key(0), 2)
     key, run = (keys, loop.run_batch) if together else (keys[0], loop.run_episodes)
-    learner, seen = tabular.TabularLearner(env, config, key, block=2), list[Any]()
-    state = driver.advance(learner, learner.blank({}), 4, lambda _, block: seen.append(block) is None)
+    learner, seen, programs = tabular.TabularLearner(env, config, key, block=2), list[Any](), run._cache_size()
+    state = driver.advance(learner, learner.blank({}), 5, lambda _, block: seen.append(block) is None)
+    assert run._cache_size() == programs + 1, "also for the last block, which is shorter"
     with jax.enable_x64(True):
         memory = jax.tree.map(lambda x: jnp.stack([x] * 2) if together else x, loop.begin(env))
-        for first, block in zip((0, 2), seen[1:], strict=True):
-            memory, out = run(env, config, key, memory, jnp.arange(first, first + 2, dtype=jnp.int32))
-            np.testing.assert_array_equal(block.returns, out.returns)
-        jax.tree.map(np.testing.assert_array_equal, state.memory, memory)
+        memory, out = run(env, config, key, memory, jnp.arange(5, dtype=jnp.int32))
+    jax.tree.map(np.testing.assert_array_equal, state.memory, memory)
+    assert [block.steps.shape[-1] for block in seen[1:]] == [2, 2, 1]
+    found = jax.tree.map(lambda *blocks: np.concatenate(blocks, axis=int(together)), *seen[1:])
+    jax.tree.map(np.testing.assert_array_equal, found, out)
 
 
 def test_a_pair_is_learned() -> None:

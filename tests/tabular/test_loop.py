@@ -14,21 +14,34 @@ from ubex.tabular.agents import AgentConfig
 from ubex.tabular.loop import begin, run_batch, run_episodes
 
 ENV, CONFIG = deep_sea(4), AgentConfig(u_min=-0.05, repeats=4)
+LONGEST = 150
+"""Blocks of any length are made by the program of this one."""
 
 
 def run(episodes: int, block: int, seed: int = 0, config: AgentConfig = CONFIG) -> np.ndarray:
     with jax.enable_x64(True):
         memory, returns = begin(ENV), []
         for start in range(0, episodes, block):
-            memory, out = run_episodes(ENV, config, jax.random.key(seed), memory, jnp.arange(start, start + block))
-            returns.append(np.asarray(out.returns))
+            numbers = jnp.arange(start, start + LONGEST)
+            memory, out = run_episodes(ENV, config, jax.random.key(seed), memory, numbers, block)
+            returns.append(np.asarray(out.returns)[:block])
         return np.concatenate(returns)
 
 
 @pytest.mark.parametrize("plan_from", ["random", "last"])
 def test_blocks_change_nothing(plan_from: str) -> None:
     config = dataclasses.replace(CONFIG, plan_from=plan_from)
+    programs = run_episodes._cache_size()
     np.testing.assert_array_equal(run(30, 30, config=config), run(30, 10, config=config))
+    assert run_episodes._cache_size() <= programs + 1
+
+
+def test_a_part_of_the_episodes_is_what_they_are_alone() -> None:
+    with jax.enable_x64(True):
+        memory, out = run_episodes(ENV, CONFIG, jax.random.key(0), begin(ENV), jnp.arange(LONGEST), 7)
+        after, alone = run_episodes(ENV, CONFIG, jax.random.key(0), begin(ENV), jnp.arange(7))
+        jax.tree.map(np.testing.assert_array_equal, memory, after)
+        jax.tree.map(lambda x, y: np.testing.assert_array_equal(x[:7], y), out, alone)
 
 
 def test_a_plan_that_goes_on_from_the_last_one_needs_fewer_improvements() -> None:

@@ -32,7 +32,7 @@ from ubex.tabular.loop import Episodes, Memory
 from ubex.types import MDP, InputError, KeyLike
 
 BLOCK = 50
-"""Episodes of a block."""
+"""Episodes of a block. One program makes blocks of up to so many."""
 
 
 class TabularState(NamedTuple):
@@ -86,17 +86,18 @@ class TabularLearner(Learner[TabularState, Any]):
 
     def advance(self, state: TabularState, goal: int) -> tuple[TabularState, Any]:
         """A block of episodes."""
-        after = min(state.episodes + self.block, goal)
-        numbers = np.arange(state.episodes, after, dtype=np.int32)
+        made = min(self.block, goal - state.episodes)
+        numbers = np.arange(state.episodes, state.episodes + max(BLOCK, made), dtype=np.int32)
         with jax.enable_x64(True):
             memory: Memory = jax.tree.map(jnp.asarray, state.memory)
             if isinstance(self.env, HostEnv):
-                memory, out = host.run_episodes(self.env, self.config, state.key, memory, numbers)
+                memory, out = host.run_episodes(self.env, self.config, state.key, memory, numbers[:made])
             else:
                 run = loop.run_batch if state.key.ndim else loop.run_episodes
-                memory, out = run(self.env, self.config, state.key, memory, jnp.asarray(numbers))
+                memory, out = run(self.env, self.config, state.key, memory, jnp.asarray(numbers), np.int32(made))
+                out = jax.tree.map(lambda x: np.asarray(x).take(range(made), axis=state.key.ndim), out)
             memory, out = jax.tree.map(np.asarray, (memory, out._replace(returns=np.asarray(out.returns, np.float64))))
-        return state._replace(memory=memory, episodes=after), out
+        return state._replace(memory=memory, episodes=state.episodes + made), out
 
 
 class Training(NamedTuple):

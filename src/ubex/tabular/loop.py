@@ -48,9 +48,17 @@ def blank(belief: Belief) -> Memory:
 
 @functools.partial(jax.jit, static_argnames=("env", "config"))
 def run_episodes(
-    env: TabularEnv, config: AgentConfig, key: Key, memory: Memory, episodes: Int[Array, " E"]
+    env: TabularEnv,
+    config: AgentConfig,
+    key: Key,
+    memory: Memory,
+    episodes: Int[Array, " E"],
+    number: Int[Array, ""] | int | None = None,
 ) -> tuple[Memory, Episodes]:
-    """Runs episodes number `episodes[0]`, `episodes[1]`, ...; randomness depends on the key and those numbers alone."""
+    """Runs episodes number `episodes[0]`, `episodes[1]`, ...; randomness depends on the key and those numbers alone.
+
+    With a `number` only the first so many of them are run, by the same program, and what is given for the others means nothing.
+    """
 
     def one(memory: Memory, episode: Int[Array, ""]) -> tuple[Memory, Episodes]:
         here = jax.random.fold_in(key, episode)
@@ -60,15 +68,27 @@ def run_episodes(
         after = Memory(observe(memory.belief, seen, config.repeats), plan.policy)
         return after, Episodes(reward, plan.policy[: env.num_states], plan.steps)
 
-    return jax.lax.scan(one, memory, episodes)
+    def write(place: Int[Array, ""], run: tuple[Memory, Episodes]) -> tuple[Memory, Episodes]:
+        memory, found = one(run[0], episodes[place])
+        return memory, jax.tree.map(lambda all_, new: all_.at[place].set(new), run[1], found)
+
+    shapes = jax.eval_shape(one, memory, episodes[0])[1]
+    nothing = jax.tree.map(lambda x: jnp.zeros((len(episodes), *x.shape), x.dtype), shapes)
+    run: tuple[Memory, Episodes] = jax.lax.fori_loop(0, len(episodes) if number is None else number, write, (memory, nothing))
+    return run
 
 
 @functools.partial(jax.jit, static_argnames=("env", "config"))
 def run_batch(
-    env: TabularEnv, config: AgentConfig, keys: Shaped[PRNGKeyArray, " K"], memories: Memory, episodes: Int[Array, " E"]
+    env: TabularEnv,
+    config: AgentConfig,
+    keys: Shaped[PRNGKeyArray, " K"],
+    memories: Memory,
+    episodes: Int[Array, " E"],
+    number: Int[Array, ""] | int | None = None,
 ) -> tuple[Memory, Episodes]:
     """The same for several keys at once, on a leading axis: one program for all seeds, which is what a GPU wants."""
-    result: tuple[Memory, Episodes] = jax.vmap(lambda key, memory: run_episodes(env, config, key, memory, episodes))(
+    result: tuple[Memory, Episodes] = jax.vmap(lambda key, memory: run_episodes(env, config, key, memory, episodes, number))(
         keys, memories
     )
     return result
