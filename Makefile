@@ -11,7 +11,7 @@ NUMBERS := tests/experiments/test_published_rollouts.py tests/test_theory.py tes
 	tests/deep/test_uncertainty.py tests/test_variance.py tests/tabular/test_solvers.py \
 	tests/deep/test_fused.py tests/tabular/test_planner.py tests/test_closed_form.py tests/test_covariance.py tests/test_doctor.py
 WEB := tests/report/test_browser.py tests/report/test_site.py tests/test_wheel.py
-LONG := tests/tabular/test_loop.py::test_deep_sea_10_has_the_published_regret \
+LONG := tests/tabular/test_loop.py::test_kept_runs_come_out_again \
 	tests/learn/test_deep_agent.py::test_the_pendulum_is_learned
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 

@@ -1,7 +1,7 @@
 """DeepSea as bsuite shows it, one-hot: what models learn of it, and how far a deep agent explores.
 
 python studies/one-hot/one_hot.py models FILE
-python studies/one-hot/one_hot.py agent FILE '{"likelihood_beta": 1.0}' --episodes 500 --scale 1
+python studies/one-hot/one_hot.py agent FILE '{"likelihood_beta": 1.0}' --episodes 500 --scale 1 --size 10
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ SIZE = 10
 class OneHotSea(gymnasium.Env[np.ndarray, Any]):
     """The cell as L x L numbers, of which one is 1; after the last row all are 0. Which action is "right" differs by cell."""
 
-    observation_space = gymnasium.spaces.Box(0.0, 1.0, (SIZE * SIZE,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
-    def __init__(self, scale: float = 1.0) -> None:
+    def __init__(self, scale: float = 1.0, size: int = SIZE) -> None:
         """Draws the meaning of the actions, always the same. Rewards are multiplied by the scale."""
-        self.scale = scale
-        self.right = np.random.default_rng(SIZE).integers(0, 2, (SIZE, SIZE))
+        self.scale, self.size = scale, size
+        self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (size * size,), np.float32)
+        self.right = np.random.default_rng(size).integers(0, 2, (size, size))
         self.cell, self.found, self.tried = (0, 0), [False], set[tuple[int, int, int]]()
 
     def observed(self) -> np.ndarray:
         """The one-hot cell."""
-        shown = np.zeros((SIZE + 1, SIZE), np.float32)
+        shown = np.zeros((self.size + 1, self.size), np.float32)
         shown[self.cell] = 1.0
-        return shown[:SIZE].ravel()
+        return shown[: self.size].ravel()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         """At the top left."""
@@ -54,11 +54,11 @@ class OneHotSea(gymnasium.Env[np.ndarray, Any]):
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One row down; right costs a little, and pays 1 at the bottom right."""
-        (row, column), goes_right = self.cell, action == self.right[self.cell]
+        (row, column), goes_right, last = self.cell, action == self.right[self.cell], self.size - 1
         self.tried.add((row, column, int(action)))
-        reward = (1.0 if column == SIZE - 1 else 0.0) - 0.01 / SIZE if goes_right else 0.0
-        self.cell = (row + 1, min(column + 1, SIZE - 1) if goes_right else max(column - 1, 0))
-        ends = row == SIZE - 1
+        reward = (1.0 if column == last else 0.0) - 0.01 / self.size if goes_right else 0.0
+        self.cell = (row + 1, min(column + 1, last) if goes_right else max(column - 1, 0))
+        ends = row == last
         if ends:
             self.found.append(reward > 0.5)
         return self.observed(), self.scale * reward, ends, False, {}
@@ -100,9 +100,9 @@ def models(file: Path) -> None:
     pd.DataFrame(table).to_csv(file, index=False, float_format="%.4g")
 
 
-def agent(file: Path, settings: dict[str, Any], key: int, episodes: int, scale: float) -> None:
+def agent(file: Path, settings: dict[str, Any], key: int, episodes: int, scale: float, size: int) -> None:
     """Trains an agent, and writes what it tried after every ten episodes or so."""
-    env, kept = OneHotSea(scale), ("value", "critic_std", "variance", "w", "model_error", "entropy")
+    env, kept = OneHotSea(scale, size), ("value", "critic_std", "variance", "w", "model_error", "entropy")
     rows: list[dict[str, float]] = []
 
     def note(info: Info) -> None:
@@ -111,7 +111,7 @@ def agent(file: Path, settings: dict[str, Any], key: int, episodes: int, scale: 
             rows.append({**counts, **{name: info.losses.get(name, float("nan")) for name in kept}})
             pd.DataFrame(rows).to_csv(file, index=False, float_format="%.4g")
 
-    ubex.Agent("exact-ube", env, preset="laptop", key=key, **settings).learn(episodes * SIZE, [note])
+    ubex.Agent("exact-ube", env, preset="laptop", key=key, **settings).learn(episodes * size, [note])
 
 
 if __name__ == "__main__":
@@ -122,8 +122,9 @@ if __name__ == "__main__":
     parser.add_argument("--key", type=int, default=100)
     parser.add_argument("--episodes", type=int, default=500)
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--size", type=int, default=SIZE)
     given = parser.parse_args()
     if given.part == "models":
         models(given.file)
     else:
-        agent(given.file, given.settings, given.key, given.episodes, given.scale)
+        agent(given.file, given.settings, given.key, given.episodes, given.scale, given.size)
