@@ -87,7 +87,7 @@ class TabularLearner(Learner[TabularState, Any]):
     def advance(self, state: TabularState, goal: int) -> tuple[TabularState, Any]:
         """A block of episodes."""
         made = min(self.block, goal - state.episodes)
-        numbers = np.arange(state.episodes, state.episodes + max(BLOCK, made), dtype=np.int32)
+        numbers = np.arange(state.episodes, state.episodes + max(BLOCK, self.block), dtype=np.int32)
         with jax.enable_x64(True):
             memory: Memory = jax.tree.map(jnp.asarray, state.memory)
             if isinstance(self.env, HostEnv):
