@@ -24,7 +24,7 @@ LIGHT: dict[str, dict[str, float]] = {
     "ucbvi": {"gain": 0.0003},
 }
 """The setting of the study that is drawn: the one with the fewest unsolved episodes at L = 10 and 20."""
-SIZES = (10, 40)
+SIZES = (10, 100)
 
 
 def kept() -> pd.DataFrame:
@@ -73,8 +73,8 @@ def draw() -> Figure:
             label = f"{method}, prior of {LIGHT[method]['prior_mass']:g} visits" if "prior_mass" in LIGHT[method] else method
             axes.plot(studied(method).index, studied(method), label=label, **(style | {"linewidth": 2.6, "linestyle": "-"}))
     axes.set(xscale="log", yscale="log", xlabel="size L", ylabel="unsolved episodes")
-    axes.set_xticks([10, 20, 30, 40], labels=["10", "20", "30", "40"])
-    axes.set_yticks([10, 30, 100, 300, 1000], labels=["10", "30", "100", "300", "1,000"])
+    axes.set_xticks([10, 20, 30, 40, 60, 100], labels=["10", "20", "30", "40", "60", "100"])
+    axes.set_yticks([10, 30, 100, 300, 1000, 3000], labels=["10", "30", "100", "300", "1,000", "3,000"])
     axes.minorticks_off()
     figure.legend(frameon=False, fontsize="small", handlelength=3.0, loc="outside right upper")
     return figure
