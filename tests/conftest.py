@@ -20,6 +20,7 @@ FLAGS = (
 )
 """Level 0 computes NaN where it should not; the older emitters compile in half the time; there is one core per test process."""
 os.environ.setdefault("XLA_FLAGS", FLAGS)  # before JAX looks
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy looks; on a busy machine two threads wait for each other
 
 from jaxtyping import install_import_hook  # noqa: E402
 
