@@ -18,7 +18,7 @@ from ubex.tabular import planner
 def unsolved(size: int, limit: int) -> int:
     """Unsolved ones of 4 L episodes, if a plan may make so many improvements; the paper's limit is 40."""
     planner.MAX_STEPS = limit
-    jax.clear_caches()  # the limit is part of what is compiled
+    jax.clear_caches()  # type: ignore[no-untyped-call]  # the limit is part of what is compiled
     settings: dict[str, Any] = {"prior_mass": 8.0, "plan_from": "last", "repeats": size, "u_min": -0.05}
     returns = ubex.train("deep-sea", "closed-form", episodes=4 * size, env_args={"size": size}, **settings).returns
     return int(np.sum(np.asarray(returns) < 0.5))
