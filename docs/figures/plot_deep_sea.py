@@ -19,6 +19,9 @@ PICTURE = HERE / "deep-sea.svg"
 PAPER = ("exact-ube", "pombu", "ensemble-var", "psrl")
 METHODS = (*PAPER, "closed-form", "beb", "ucbvi")
 LIGHT: dict[str, dict[str, float]] = {
+    "exact-ube": {"prior_mass": 4.0, "gain": 0.3},
+    "pombu": {"prior_mass": 4.0, "gain": 0.3},
+    "ensemble-var": {"prior_mass": 4.0, "gain": 0.3},
     "closed-form": {"prior_mass": 8.0},
     "beb": {"prior_mass": 2.0, "gain": 0.1},
     "ucbvi": {"gain": 0.0003},

@@ -135,6 +135,9 @@ def test_the_mass_of_the_prior_and_the_planner_are_axes_where_they_are_given() -
     assert [swept.agent(cell).prior_mass for cell in swept.cells()] == [2.0, 4.0]
     assert {swept.agent(cell).planner for cell in swept.cells()} == {"start"}
     assert settings_of(swept)["prior_masses"] == (2.0, 4.0)
+    limited = dataclasses.replace(plain, max_improvements=7)
+    assert [limited.agent(cell).max_improvements for cell in (*limited.cells(), *plain.cells())] == [7, 40]
+    assert "max_improvements" not in plain.cells()[0].settings, "random keys would change"
     with pytest.raises(InputError, match="planner 'start' needs the method"):
         DeepSea(planners=("start",))
     with pytest.raises(InputError, match="prior_mass must be in"):

@@ -61,6 +61,17 @@ def test_a_gymnasium_environment_is_learned() -> None:
     np.testing.assert_array_equal(again.returns, result.returns)
 
 
+@pytest.mark.parametrize("planner", ["policy-iteration", "start"])
+def test_plans_end_at_the_limit_of_improvements(planner: str) -> None:
+    made = {
+        limit: ubex.train(
+            "deep-sea", "first-order", episodes=4, env_args={"size": 5}, planner=planner, max_improvements=limit
+        ).steps
+        for limit in (1, 40)
+    }
+    assert max(made[1]) == 1 < max(made[40])
+
+
 def test_what_was_learned_is_a_posterior() -> None:
     """Its moments are those that the agent plans with, and its samples have them; settings of rewards are not forgotten."""
     settings = {"prior_mass": 5.0, "reward_precision": 2.0, "noise_precision": 3.0, "repeats": 2}

@@ -92,6 +92,7 @@ def test_the_closed_form_plans_with_the_variance_of_the_public_call(name: str, b
         ({"planner": "start"}, "planner 'start' needs the method closed-form or first-order, but the method is exact-ube"),
         ({"planner": "start", "method": "psrl"}, "but the method is psrl"),
         ({"repeats": 0}, "repeats must be at least 1"),
+        ({"max_improvements": 0}, "max_improvements must be at least 1"),
         ({"prior_mass": 0.0}, "prior_mass must be in"),
         ({"prior_mass": float("nan")}, "prior_mass must be in"),
         ({"reward_precision": -1.0}, "reward_precision must be in"),

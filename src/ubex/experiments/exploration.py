@@ -58,6 +58,8 @@ class Exploration(Experiment):
     """The masses of the prior: the sum of a row's Dirichlet parameters, in visits. By default it is the published rule."""
     plan_from: str | None = field(default=None, metadata=IF_GIVEN)
     """What planning begins with: random, a random policy, which is the paper's and the default, or last, the last plan."""
+    max_improvements: int | None = field(default=None, metadata=IF_GIVEN)
+    """The most improvements of the policy per plan. By default they are the published 40. Long ways to a goal need more."""
     noise_precision: float | None = field(default=None, metadata=IF_GIVEN)
     """The precision of an observed reward, for rewards with noise. By default it is the published 1e6, nearly without noise."""
 
@@ -78,7 +80,7 @@ class Exploration(Experiment):
 
     def shared(self) -> dict[str, Any]:
         """Settings that all agents have."""
-        new = {"plan_from": self.plan_from, "noise_precision": self.noise_precision}
+        new = {name: getattr(self, name) for name in ("plan_from", "max_improvements", "noise_precision")}
         return {"u_min": self.u_min, "ties": self.ties, **{name: value for name, value in new.items() if value is not None}}
 
     def cells(self) -> Sequence[Cell]:

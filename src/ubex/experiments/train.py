@@ -66,9 +66,10 @@ class Train(Experiment):
     """policy-iteration, which is the paper's and the default, or start: optimistic at the state in which episodes begin."""
     prior_mass: float | None = field(default=None, metadata=IF_GIVEN)
     """The mass of the prior: the sum of a row's Dirichlet parameters, in visits. By default it is the published rule."""
-
     plan_from: str | None = field(default=None, metadata=IF_GIVEN)
     """What planning begins with: random, a random policy, which is the paper's and the default, or last, the last plan."""
+    max_improvements: int | None = field(default=None, metadata=IF_GIVEN)
+    """The most improvements of the policy per plan. By default they are the published 40. Long ways to a goal need more."""
 
     def __post_init__(self) -> None:
         """Refuses fields that make no sense, the environment's included."""
@@ -79,7 +80,7 @@ class Train(Experiment):
     def settings(self) -> dict[str, Any]:
         """The agent's settings."""
         names = ("num_models", "gain", "discount", "u_min", "ties", "repeats")
-        new = {name: getattr(self, name) for name in ("planner", "prior_mass", "plan_from")}
+        new = {name: getattr(self, name) for name in ("planner", "prior_mass", "plan_from", "max_improvements")}
         given = {name: x for name, x in new.items() if x is not None}  # runs without them keep their random keys
         return {name: getattr(self, name) for name in names} | given
 

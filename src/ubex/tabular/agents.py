@@ -24,7 +24,7 @@ from ubex.keys import named
 from ubex.tabular import beb, ucbvi
 from ubex.tabular.belief import Belief, FlatMean, LearnedBelief, mean_model, reward_posterior, sample_transitions, total_mass
 from ubex.tabular.models import Dense, Flat, Known, PlanningModel, Single
-from ubex.tabular.planner import Optimism, Plan, policy_iteration
+from ubex.tabular.planner import MAX_IMPROVEMENTS, Optimism, Plan, policy_iteration
 from ubex.tabular.start import plan_for_start
 from ubex.types import MDP, AgentEntry, InputError, Key
 
@@ -69,6 +69,9 @@ class AgentConfig:
     """`policy-iteration` improves the optimistic value of every state (the paper); `start` that of the first state alone."""
     plan_from: Annotated[str, OneOf(FIRST_POLICIES)] = RANDOM
     """What planning begins with: a `random` policy (the published runs), or the `last` plan, which needs fewer improvements."""
+    max_improvements: Annotated[int, Within(1)] = MAX_IMPROVEMENTS
+    """Most improvements of the policy per plan. What is known of a far goal moves up one step per improvement, so long ways
+    need more."""
     ties: Annotated[str, OneOf(("first", "random"))] = "first"
     """`first` maximiser (the published runs) or `random` (the text); it made no difference on DeepSea."""
     repeats: Annotated[int, Within(1)] = 1
@@ -95,7 +98,8 @@ class AgentConfig:
         """What the planner needs; without an estimator there is no optimism in it."""
         name = "ensemble-mean" if self.method in OTHERS else self.method
         gain = 0.0 if name == "ensemble-mean" else self.gain
-        return Optimism(estimators.find(name), gain, self.discount, self.u_min, self.clip_sum, self.ties == "random")
+        ties, most = self.ties == "random", self.max_improvements
+        return Optimism(estimators.find(name), gain, self.discount, self.u_min, self.clip_sum, ties, most)
 
     def learned(self, belief: Belief) -> LearnedBelief:
         """The belief as a posterior over MDPs."""

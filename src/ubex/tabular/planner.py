@@ -21,8 +21,8 @@ from ubex.tabular.models import Dense, Flat, Known, PlanningModel, Single
 from ubex.tabular.similar import Similar
 from ubex.types import Key
 
-MAX_STEPS = 40
-"""Most improvements that one update may make (appendix, "Policy optimization")."""
+MAX_IMPROVEMENTS = 40
+"""Most improvements that one update makes in the published runs."""
 
 Evaluation = Callable[[Int[Array, " S"]], Float[Array, "S A"]]
 """Policy -> the values whose greedy actions improve it."""
@@ -39,6 +39,8 @@ class Optimism(NamedTuple):
     """Clip Var[r] + discount^2 u, as in the published runs, instead of u alone, as in the text."""
     random_ties: bool
     """Break ties at random, as in the text, instead of taking the first action, as in the published runs."""
+    max_improvements: int = MAX_IMPROVEMENTS
+    """Most improvements that one update may make."""
 
 
 class Plan(NamedTuple):
@@ -100,16 +102,18 @@ def policy_iteration(how: Optimism, key: Key, model: PlanningModel, first: Int[A
 
     own_values = how.gain != 0.0 and how.estimator.own_values
     if not isinstance(model, Dense) or not own_values or not similar.is_quicker(model):
-        return iterate(values(model), key, first, how.random_ties)
-    early = improve(values(model), key, begin(first), how.random_ties, few_changes)
+        return iterate(values(model), key, first, how.random_ties, how.max_improvements)
+    early = improve(values(model), key, begin(first, how.max_improvements), how.random_ties, few_changes)
     propagates = how.estimator.local is not None
     near = similar.similar_to(model, early.history[early.step], how.discount, goes_on(early), propagates)
     return plan_of(improve(values(near), key, early, how.random_ties))
 
 
-def iterate(values: Evaluation, key: Key, first: Int[Array, " S"], random_ties: bool) -> Plan:
-    """Improves the first policy until it stays, cycles, or `MAX_STEPS` improvements are made."""
-    return plan_of(improve(values, key, begin(first), random_ties))
+def iterate(
+    values: Evaluation, key: Key, first: Int[Array, " S"], random_ties: bool, max_improvements: int = MAX_IMPROVEMENTS
+) -> Plan:
+    """Improves the first policy until it stays, cycles, or `max_improvements` are made."""
+    return plan_of(improve(values, key, begin(first, max_improvements), random_ties))
 
 
 class Progress(NamedTuple):
@@ -117,20 +121,25 @@ class Progress(NamedTuple):
 
     step: Int[Array, ""]
     history: Int[Array, "T S"]
-    """All policies so far."""
+    """All policies so far, with a row for the first one and one per improvement that may be made."""
     seen_at: Int[Array, ""]
     """When the last policy was seen before; -1 if it was not."""
 
+    @property
+    def most(self) -> int:
+        """Most improvements that may be made."""
+        return len(self.history) - 1
 
-def begin(first: Int[Array, " S"]) -> Progress:
+
+def begin(first: Int[Array, " S"], max_improvements: int) -> Progress:
     """Before the first step."""
-    history = jnp.full((MAX_STEPS + 1, first.shape[0]), -1, jnp.int32).at[0].set(first)
+    history = jnp.full((max_improvements + 1, first.shape[0]), -1, jnp.int32).at[0].set(first)
     return Progress(jnp.asarray(0, jnp.int32), history, jnp.asarray(-1, jnp.int32))
 
 
 def goes_on(progress: Progress) -> Bool[Array, ""]:
     """Whether there are more steps to make."""
-    return (progress.step < MAX_STEPS) & (progress.seen_at < 0)
+    return (progress.step < progress.most) & (progress.seen_at < 0)
 
 
 def few_changes(progress: Progress) -> Bool[Array, ""]:
@@ -149,7 +158,7 @@ def improve(
     """Makes steps until there are none to make, or until it is told to stop.
 
     Policy number t + 1 depends on policy number t alone (ties are broken by one draw for the whole update), so a policy seen
-    before means a cycle, and number `MAX_STEPS` can be read off it.
+    before means a cycle, and the last one that is allowed can be read off it.
     """
 
     def improved(policy: Int[Array, " S"]) -> Int[Array, " S"]:
@@ -165,7 +174,7 @@ def improve(
     def body(progress: Progress) -> Progress:
         step, history, _ = progress
         policy = improved(history[step])
-        same = jnp.all(history == policy[None], axis=1) & (jnp.arange(MAX_STEPS + 1, dtype=jnp.int32) <= step)
+        same = jnp.all(history == policy[None], axis=1) & (jnp.arange(len(history), dtype=jnp.int32) <= step)
         seen_at = jnp.where(jnp.any(same), jnp.argmax(same), -1).astype(jnp.int32)
         return Progress(step + 1, history.at[step + 1].set(policy), seen_at)
 
@@ -173,8 +182,8 @@ def improve(
 
 
 def plan_of(progress: Progress) -> Plan:
-    """The policy of step `MAX_STEPS`, which is the last one or read off a cycle."""
+    """The policy of the last step that is allowed, which was made or is read off a cycle."""
     step, history, seen_at = progress
     length = jnp.maximum(step - seen_at, 1)
-    last = jnp.where(seen_at < 0, step, seen_at + (MAX_STEPS - seen_at) % length)
+    last = jnp.where(seen_at < 0, step, seen_at + (progress.most - seen_at) % length)
     return Plan(policy=history[last], steps=step, converged=(seen_at >= 0) & (length == 1))

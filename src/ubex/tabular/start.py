@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ubex.tabular import bellman
 from ubex.tabular.models import Known
-from ubex.tabular.planner import MAX_STEPS, Optimism, Plan
+from ubex.tabular.planner import Optimism, Plan
 
 SMALL = 1e-10
 """Gains below this, relative to the largest value, are rounding."""
@@ -106,7 +106,7 @@ def plan_for_start(how: Optimism, model: Known, start: int, first: Int[Array, " 
     State = tuple[Int[Array, ""], Int[Array, " S"], Outlook, Bool[Array, ""]]
 
     def go_on(state: State) -> Bool[Array, ""]:
-        return (state[0] < MAX_STEPS) & state[3]
+        return (state[0] < how.max_improvements) & state[3]
 
     def improve(state: State) -> State:
         return state[0] + 1, *improved(how, model, start, *state[1:3])
