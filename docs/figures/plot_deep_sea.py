@@ -44,6 +44,7 @@ def studied(method: str) -> pd.Series:
         for path in sorted(STUDY.glob("*.csv"))
     ]
     rows = pd.concat(tables)
+    rows = rows[rows["plan_from"] != "last"]  # said of the sampled methods alone, which have both
     rows = rows[(rows["method"] == method) & rows["gain"].fillna(1.0).eq(LIGHT[method].get("gain", 1.0))]
     if "prior_mass" in LIGHT[method]:
         rows = rows[rows["prior_mass"] == LIGHT[method]["prior_mass"]]
