@@ -26,7 +26,7 @@ def after_some_data() -> ubex.DirichletNormal:
 
 
 def plan(posterior: ubex.DirichletNormal, gain: float, discount: float = 0.95) -> np.ndarray:
-    """One action a state: greedy in the optimistic values of the policy before, until it stays the same."""
+    """One action per state: greedy in the optimistic values of the policy before, until it stays the same."""
     policy = np.zeros(STATES + 1, dtype=np.int64)
     for _ in range(40):
         found = ubex.value_variance(posterior, policy, discount, estimator="exact-ube", key=0, num_models=100)

@@ -2,7 +2,7 @@
 
     python examples/posterior_variance.py
 
-An ensemble is an array: one transition table and one reward table a member. Here twenty bootstrap members are counted from a
+An ensemble is an array: one transition table and one reward table per member. Here twenty bootstrap members are counted from a
 handful of transitions; yours may come from anywhere.
 """
 

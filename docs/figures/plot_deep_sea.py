@@ -26,7 +26,7 @@ LIGHT: dict[str, dict[str, float]] = {
     "beb": {"prior_mass": 2.0, "gain": 0.1},
     "ucbvi": {"gain": 0.0003},
 }
-"""The setting of the study that is drawn: the one with the fewest unsolved episodes at L = 10 and 20."""
+"""The settings of the study that are drawn: one for the sampled methods, and the best ones of the others."""
 SIZES = (10, 100)
 
 

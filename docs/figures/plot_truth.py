@@ -78,7 +78,7 @@ def ensembles(case: calibration_cases.Case, draws: int) -> NDArray[np.float64]:
 
 
 def numbers() -> pd.DataFrame:
-    """The table behind the picture: a row a state, in the order of the true variance."""
+    """The table behind the picture: a row per state, in the order of the true variance."""
     parts = []
     for kind in KINDS:
         case = case_of(kind)

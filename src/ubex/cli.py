@@ -120,7 +120,7 @@ def console() -> Console:
 
 @dataclass(frozen=True)
 class Demo:
-    """Run the main job on defaults, in about two minutes: Table 1, every agent on DeepSea, and a report page."""
+    """Run the main job on defaults, in minutes: Table 1, estimators against the truth, agents on DeepSea, and a report page."""
 
     out: Path = Path("runs/demo")
     """The folder for the results and figures."""

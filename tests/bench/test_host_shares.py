@@ -24,7 +24,7 @@ def test_shares_add_up(capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["env"], found["method"], found["steps"]) == ("Pendulum-v1", "sac", 30)
     assert found["rest_within_bound"] == (shares[2] <= 0.15)
     speeds = [found[f"{name}_per_second"] for name in ("steps", "environment_steps", "seed_rounds")]
-    assert speeds == [pytest.approx(speeds[0])] * 3, "one seed, one round a step"
+    assert speeds == [pytest.approx(speeds[0])] * 3, "one seed, one round per step"
     assert cli.run(["bench", "host", "--env", "Pendulum-v1", "--settings", "7"]) == 2
     assert "settings must be a JSON object" in capsys.readouterr().err
 

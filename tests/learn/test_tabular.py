@@ -56,7 +56,7 @@ def test_a_gymnasium_environment_is_learned() -> None:
     assert result.returns.shape == (40,)
     assert (result.policy == 1).all()
     assert result.returns[-10:].mean() > 6.0
-    assert result.belief.counts.shape[-1] == 2, "two next states an action, found out on the way"
+    assert result.belief.counts.shape[-1] == 2, "two next states per action, found out on the way"
     again = ubex.train(Corridor(), "exact-ube", episodes=40, key=1)
     np.testing.assert_array_equal(again.returns, result.returns)
 

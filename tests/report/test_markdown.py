@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,22 @@ def test_tables_go_between_the_marks(run: Path, tmp_path: Path) -> None:
     assert "Of 2 comparisons 1 match and 0 are compatible. Misses: pombu (\u2260 differs)." in text
     markdown.write(run, page)
     assert page.read_text() == text
+
+
+def test_equal_numbers_of_two_experiments_both_count_and_those_of_one_run_kept_twice_once(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "again")
+    shutil.copytree(run, tmp_path / "gain")
+    for name in ("results.csv", "spec.json"):
+        file = tmp_path / "gain" / name
+        file.write_text(file.read_text().replace("deep-sea,deep-sea,", "deep-sea-gain,deep-sea,"))
+    page = tmp_path / "page.md"
+    for others, seeds in (((), 3), (("again",), 3), (("gain",), 6), (("again", "gain"), 6)):
+        page.write_text(f"{markdown.BEGIN}\n{markdown.END}\n")
+        folders = [str(run), *(str(tmp_path / name) for name in others)]
+        assert cli.run(["report", *folders, "--out", str(tmp_path / "out"), "--markdown", str(page)]) == 0
+        assert f"({seeds}) | [" in next(
+            line for line in page.read_text().splitlines() if "match" in line and "exact-ube" in line
+        )
 
 
 def test_nothing_in_a_run_is_markup(run: Path, tmp_path: Path) -> None:

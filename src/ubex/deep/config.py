@@ -119,7 +119,7 @@ class DeepConfig:
     """Gain of the critics' orthogonal initialisation, over the flattened ensemble: large, so that members start far apart."""
     critics_per_model: Whole = 1
     """Critics of each model, of which the smallest counts: in targets, in what the actor climbs, and as the model's value. The
-    first one is asked for w and gap.
+    first one is asked for w and gap. sac and mbpo have two critics, whatever this says.
 
     Differs from the paper, which has one. A single critic is trained on what it overestimates, and small ones hold on to it."""
     model_scale: Positive = 2.0

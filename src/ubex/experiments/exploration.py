@@ -41,7 +41,7 @@ class Exploration(Experiment):
     environment: ClassVar[str]
 
     methods: tuple[str, ...] = PAPER_METHODS
-    """The agents: estimators by their names, and psrl."""
+    """The agents: estimators, by their names or as module:name, and psrl, beb and ucbvi."""
     episodes: int = 1000
     """The number of episodes per run."""
     num_models: tuple[int, ...] = (5,)

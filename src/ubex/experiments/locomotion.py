@@ -117,7 +117,7 @@ class Locomotion(Experiment):
     tasks: tuple[str, ...] = TASKS
     """The bodies that learn to run: halfcheetah, walker2d, ant."""
     steps: int | None = None
-    """The number of steps in the environment. By default it is the paper's: 200,000 for HalfCheetah, 300,000 for the others."""
+    """The number of steps in the environment. With the preset paper it is 200,000 for HalfCheetah, 300,000 for the others."""
     num_models: int = 5
     """The number N of models, each with its critic."""
     gain: float = 1.0

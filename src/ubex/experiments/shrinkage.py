@@ -98,7 +98,7 @@ class Shrinkage(Experiment):
         ]
 
     def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
-        """One stream a seed; all methods see the same streams."""
+        """One stream per seed; all methods see the same streams."""
         (seed,) = seeds
         settings: Mapping[str, Any] = cell.settings
         size, episodes = settings["size"], settings["episodes"]

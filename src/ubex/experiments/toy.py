@@ -41,7 +41,7 @@ class Toy(Experiment):
     """Let delta and beta rise and fall together. This violates the assumption of independent transitions."""
 
     def cells(self) -> Sequence[Cell]:
-        """One cell a method."""
+        """One cell per method."""
         return [Cell(self.name, "toy", method, {"correlated": self.correlated}) for method in METHODS]
 
     def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:

@@ -43,7 +43,8 @@ class Train(Experiment):
     """The environment: a name from `ubex list`, a Gymnasium id, or module:Class.
     Tabular agents need Discrete spaces, and deep agents Discrete or bounded Box actions."""
     agent: str = "exact-ube"
-    """The agent. A tabular one is an estimator, by its name or as module:name, or psrl. `ubex list` names the deep ones."""
+    """The agent. A tabular one is an estimator, by its name or as module:name, or psrl, beb or ucbvi.
+    `ubex list` names the deep ones."""
     episodes: int = 200
     """The number of episodes per seed."""
     horizon: int | None = None

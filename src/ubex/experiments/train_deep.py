@@ -61,7 +61,8 @@ class TrainDeep(Experiment):
     """The environment: a name from `ubex list`, a Gymnasium id, or module:Class.
     Tabular agents need Discrete spaces, and deep agents Discrete or bounded Box actions."""
     agent: str = "exact-ube"
-    """The agent. A tabular one is an estimator, by its name or as module:name, or psrl. `ubex list` names the deep ones."""
+    """The agent. A tabular one is an estimator, by its name or as module:name, or psrl, beb or ucbvi.
+    `ubex list` names the deep ones."""
     steps: int = 20_000
     """The number of steps in the environment per seed."""
     preset: str = "laptop"

@@ -133,6 +133,15 @@ def train(
 ) -> Training:
     """Trains an agent on an environment; `settings` are those of `AgentConfig` (num_models, gain, discount, ...).
 
+    Args:
+        env: a name of `ubex list`, a Gymnasium id, "module:Class", a Gymnasium environment with Discrete spaces, a
+            `TabularEnv`, or a pair p, r.
+        agent: an estimator, by its name or as "module:name", or "psrl", "beb" or "ucbvi".
+        episodes: how many are played.
+        key: a JAX key or an integer seed.
+        horizon: steps after which an episode is cut off; 100 by default for a pair p, r.
+        env_args: settings of an environment that is given by name.
+
     Example:
         >>> result = train("deep-sea", "psrl", episodes=3, env_args={"size": 3})
         >>> result.returns.shape

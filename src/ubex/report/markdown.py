@@ -48,11 +48,12 @@ def tables(runs: list[RunFolder], broken: Sequence[str] = ()) -> str:
     for environment in dict.fromkeys(name for run in runs for name in environments(run)):
         here = [run for run in runs if environment in environments(run)]
         rows = pd.concat([run.results for run in here], ignore_index=True)
-        rows = rows[rows["environment"] == environment].drop(columns="experiment")
+        # what two folders keep of one run counts once; runs of two experiments have other keys, even where they say the same
+        rows = rows[rows["environment"] == environment].drop_duplicates().drop(columns="experiment")
         order = [column for column in ORDER if column in rows.columns]
         if order:
             rows = rows.sort_values(order, kind="stable", key=lambda column: pd.to_numeric(column, errors="coerce"))
-        rows = rows.dropna(axis=1, how="all").drop_duplicates()
+        rows = rows.dropna(axis=1, how="all")
         grid = grids.comparison(rows)
         others = grids.unpublished(rows)
         parts.append(f"### {plain(environment)}")
