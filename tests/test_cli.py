@@ -229,6 +229,9 @@ def test_settings_of_train_are_those_that_were_given_and_else_the_defaults() -> 
 
     assert asked() == Train()
     assert asked("--episodes", "7", "--horizon", "3", "--env", "toy") == Train(episodes=7, horizon=3, env="toy")
+    noisy = asked("--reward-precision", "2", "--noise-precision", "3").make().config
+    assert (noisy.reward_precision, noisy.noise_precision) == (2.0, 3.0)
+    assert not {"reward_precision", "noise_precision"} & set(asked().cells()[0].settings), "random keys would change"
     assert asked("--steps", "9") == asked("--steps", "9", "--preset", "auto") == TrainDeep(steps=9, preset=presets.fitting())
     words = ("--steps", "9", "--preset", "paper", "--seeds", "2", "--reward", "a:b")
     assert asked(*words) == TrainDeep(steps=9, preset="paper", seeds=2, reward="a:b")

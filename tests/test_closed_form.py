@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from worlds import World, brute_force_values, cyclic_variance, worlds
 
-from ubex import MDP, closed_form
+from ubex import MDP, DirichletNormal, closed_form
 from ubex.closed_form import DirichletRows, SampledRows, Table
 
 
@@ -68,6 +68,38 @@ def cyclic(seed: int, states: int, count: float, sparse: bool) -> tuple[np.ndarr
         alpha *= generator.random(alpha.shape) < 0.2
         alpha[..., 0] += count * (alpha.sum(axis=-1) == 0)
     return alpha, generator.normal(size=(states, 1))
+
+
+@pytest.mark.parametrize("estimator", ["closed-form", "first-order"])
+@pytest.mark.parametrize("sampled", [False, True])
+def test_the_value_of_what_the_policy_does_is_the_value_of_the_state(sampled: bool, estimator: str) -> None:
+    """With cycles the row of the first step is met again."""
+    posterior = DirichletNormal(4, 3, concentration=2.0)
+    source = posterior.sample(jax.random.key(0), 50) if sampled else posterior
+    policy = np.array([0, 2, 1, 1])
+    found = cyclic_variance(source, policy, 0.9, estimator=estimator)
+    np.testing.assert_allclose(found.q[np.arange(4), policy], found.v, rtol=1e-9)
+
+
+def test_action_values_of_a_random_policy_with_cycles() -> None:
+    """4 states, 3 actions, 40,000 samples: within 4% everywhere, and 15% or more off where meeting a row again is left out."""
+    generator = np.random.default_rng(0)
+    alpha, r, policy = (
+        generator.uniform(2.0, 20.0, (4, 3, 4)),
+        generator.normal(size=(4, 3)),
+        generator.dirichlet(np.ones(3), 4),
+    )
+    draws = generator.gamma(np.broadcast_to(alpha, (40_000, 4, 3, 4)))
+    p = draws / draws.sum(axis=-1, keepdims=True)
+    v = np.linalg.solve(np.eye(4) - 0.9 * np.einsum("sa,nsat->nst", policy, p), (policy * r).sum(axis=1)[None, :, None])
+    truth = (r + 0.9 * np.einsum("nsat,nt->nsa", p, v[..., 0])).var(axis=0)
+    mean = alpha / alpha.sum(axis=-1, keepdims=True)
+    root, values = solved(mean, r, policy, 0.9)
+    rows = DirichletRows(Table(jnp.asarray(mean)), jnp.asarray(alpha.sum(axis=-1)), jnp.zeros((4, 3)))
+    pairs = ((root, root), (values, values), (jnp.asarray(policy),) * 2)
+    local = closed_form.local_uncertainty(rows, *pairs, 0.9, False)
+    np.testing.assert_allclose(closed_form.variances(rows, root, local, 0.9)[1], truth, rtol=0.04)
+    assert np.min(closed_form.variances(rows, root, local, 0.9, again=False)[1] / truth) < 0.85
 
 
 @pytest.mark.parametrize(("count", "sparse"), [(1.0, False), (5.0, True)])

@@ -6,6 +6,7 @@ import functools
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -172,6 +173,37 @@ def test_posterior_mean_values_are_those_of_the_mean_mdp() -> None:
     np.testing.assert_allclose(result.v_mean, np.linalg.solve(np.eye(S) - 0.9 * rows, (POLICY * r).sum(1)), rtol=1e-12)
 
 
+@pytest.mark.usefixtures("as_users_have_it")
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        (
+            {"mean": MDP(np.full((7, S, A, S), 1 / S), np.ones((S, A)))},
+            r"mean must have shape \(4, 2, 4\).* shape \(7, 4, 2, 4\)",
+        ),
+        ({"mean": MDP(np.full((3, A, 3), 1 / 3), np.ones((3, A)))}, r"as in its samples, but it has shape \(3, 2, 3\)"),
+        ({"mean": (1.0, 2.0)}, "mean of a posterior must return an MDP, but it returned a tuple"),
+        ({"sample": (1.0, 2.0)}, "sample of a posterior must return an MDP, but it returned a tuple"),
+    ],
+)
+def test_a_posterior_of_your_own_is_checked(ensemble: MDP, changed: dict[str, Any], line: str) -> None:
+    class Own:
+        """Returns what it is told to."""
+
+        def sample(self, key: object, num_models: int) -> MDP:
+            return returned["sample"]
+
+        def mean(self) -> MDP:
+            return returned["mean"]
+
+    average = MDP(np.asarray(ensemble.p).mean(axis=0), np.asarray(ensemble.r).mean(axis=0))
+    returned: dict[str, Any] = {"sample": ensemble, "mean": average}
+    assert value_variance(Own(), POLICY, 0.9, key=0).v.shape == (S,)
+    returned |= changed
+    with pytest.raises(InputError, match=line):
+        value_variance(Own(), POLICY, 0.9, key=0)
+
+
 def bad_p(ensemble: MDP, place: tuple[int, ...], value: float) -> MDP:
     p = np.array(ensemble.p)
     p[place] = value
@@ -193,6 +225,9 @@ def test_bad_rewards(ensemble: MDP) -> None:
     r = np.array(ensemble.r)
     r[2, 3, 1] = np.inf
     with pytest.raises(ValueError, match="r is inf at member 2, state 3, action 1"):
+        value_variance(MDP(ensemble.p, r), POLICY, 0.9)
+    r[2, 3, 1] = np.nan
+    with pytest.raises(ValueError, match="r is nan at member 2, state 3, action 1, and must be a finite number"):
         value_variance(MDP(ensemble.p, r), POLICY, 0.9)
     with pytest.raises(ValueError, match=r"r must have shape \(3, 4, 2\) or \(4, 2\)"):
         value_variance(MDP(ensemble.p, np.zeros((S,))), POLICY, 0.9)
@@ -216,7 +251,7 @@ def test_bad_policies(ensemble: MDP, policy: object, message: str) -> None:
         value_variance(ensemble, policy, 0.9)
 
 
-@pytest.mark.parametrize("discount", [-0.1, 1.0001, float("nan"), float("inf")])
+@pytest.mark.parametrize("discount", [-0.1, 1.0001, float("inf")])
 def test_discount_outside_the_unit_interval(ensemble: MDP, discount: float) -> None:
     with pytest.raises(ValueError, match=r"discount must be in \[0, 1\]"):
         value_variance(ensemble, POLICY, discount)
@@ -251,7 +286,7 @@ def test_ensembles_that_are_too_small(ensemble: MDP) -> None:
     with pytest.raises(ValueError, match="the ensemble is empty"):
         value_variance(MDP(np.zeros((0, S, A, S)), np.zeros((0, S, A))), POLICY, 0.9)
     one = MDP(np.asarray(ensemble.p)[:1], np.asarray(ensemble.r)[:1])
-    with pytest.raises(ValueError, match=r"number of members .* must be at least 2, but it is 1"):
+    with pytest.raises(ValueError, match=r"members \(estimator 'ensemble-var'\) must be at least 2, but it is 1"):
         value_variance(one, POLICY, 0.9)
     assert value_variance(one, POLICY, 0.9, estimator="ensemble-mean").v.max() == 0.0
     with pytest.raises(ValueError, match="one MDP without a sample axis"):
@@ -298,10 +333,17 @@ def test_limits_of_a_container_count(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert checks.memory() == 12345
 
 
-@pytest.mark.parametrize("u_min", [float("nan"), float("inf")])
-def test_bad_clip(ensemble: MDP, u_min: float) -> None:
-    with pytest.raises(ValueError, match="u_min must be"):
-        value_variance(ensemble, POLICY, 0.9, u_min=u_min)
+def test_bad_clip(ensemble: MDP) -> None:
+    with pytest.raises(ValueError, match="u_min must be finite or -inf, but it is inf"):
+        value_variance(ensemble, POLICY, 0.9, u_min=np.inf)
+
+
+@pytest.mark.usefixtures("as_users_have_it")
+@pytest.mark.parametrize("name", ["discount", "u_min"])
+@pytest.mark.parametrize("given", [None, float("nan")])
+def test_what_is_no_number_is_shown_as_it_was_given(ensemble: MDP, name: str, given: Any) -> None:
+    with pytest.raises(InputError, match=f"{name} must be a number, but it is {given}"):
+        value_variance(ensemble, POLICY, **{"discount": 0.9, name: given})
 
 
 ISOLATION = """

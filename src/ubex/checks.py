@@ -124,6 +124,8 @@ def real(name: str, value: Any, low: float = -math.inf, high: float = math.inf) 
     if array.ndim > 0 or array.dtype.kind == "b":
         raise InputError(f"{name} must be a number, but it is {shown(value)}")
     number = float(array)
+    if math.isnan(number):  # None is one too by now
+        raise InputError(f"{name} must be a number, but it is {shown(value)}")
     if not low <= number <= high:
         raise InputError(f"{name} must be in [{low:g}, {high:g}], but it is {number!r}")
     return number
@@ -230,7 +232,8 @@ def mdp_arrays(mdp: MDP) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, ".
         raise InputError(f"p sums to {sums[bad][0]:.6g} instead of 1 at {first_place(bad, axes[:-1])}")
     bad = ~(np.abs(r, dtype=np.float64) <= LARGEST)
     if bad.any():
-        raise InputError(f"r is {r[bad][0]} at {first_place(bad, axes[:-1])}, and must be at most {LARGEST:g}")
+        wanted = "a finite number" if np.isnan(r[bad][0]) else f"at most {LARGEST:g}"
+        raise InputError(f"r is {r[bad][0]} at {first_place(bad, axes[:-1])}, and must be {wanted}")
     r = np.broadcast_to(r, p.shape[:-1])
     return p.astype(np.float64, copy=False), r.astype(np.float64, copy=False)
 

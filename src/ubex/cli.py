@@ -237,7 +237,8 @@ class Evaluate:
         target = self.target
         files = [target] if target.is_file() else sorted(target.glob(f"{ARTIFACTS}/*/seed-*/{AGENT_FILE}"))
         if not files:
-            raise InputError(f"there is no trained agent in {target}: `ubex train --out {target}` leaves one")
+            leaves = f"`ubex train --out {target}` leaves one, except for an agent of your own, module:name"
+            raise InputError(f"there is no trained agent in {target}: {leaves}")
         blind = None
         for file in files:
             agent = Agent.load(file, self.env)

@@ -166,6 +166,8 @@ class Local(NamedTuple):
     """l: what every state adds to the (co)variance."""
     actions: Float[Array, "S A"]
     """The same for every action by itself."""
+    shared: Float[Array, "S A"]
+    """What the action has in common with what the policy does in the state: its covariance with it."""
     rounds: Int[Array, ""]
     converged: Bool[Array, ""]
     """Whether the fixed point was reached; otherwise both are of first order: without tr(Sigma C)."""
@@ -181,14 +183,14 @@ def local_uncertainty(rows: Rows, roots: Pair, values: Pair, policies: Pair, dis
 
     start = averaged(known)
 
-    def by_action(local: Float[Array, " S"]) -> Float[Array, "S A"]:
-        return jnp.einsum("saa->sa", known + discount**2 * trace(local))
+    def by_action(between: Float[Array, "S A A"]) -> tuple[Float[Array, "S A"], Float[Array, "S A"]]:
+        return jnp.einsum("saa->sa", between), jnp.einsum("sab,sb->sa", between, b)
 
-    alone = jnp.einsum("saa->sa", known)
     if first_order:
-        return Local(start, alone, jnp.asarray(0, jnp.int32), jnp.asarray(True))
+        return Local(start, *by_action(known), jnp.asarray(0, jnp.int32), jnp.asarray(True))
     rounds, local, converged = fixed_point(start, rows.averaged_trace(roots, policies), discount)
-    return Local(jnp.where(converged, local, start), jnp.where(converged, by_action(local), alone), rounds, converged)
+    whole = by_action(jnp.where(converged, known + discount**2 * trace(local), known))
+    return Local(jnp.where(converged, local, start), *whole, rounds, converged)
 
 
 def fixed_point(
@@ -309,8 +311,15 @@ def covariance(roots: Pair, local: Float[Array, " S"]) -> Float[Array, "S S"]:
 
 
 def variances(
-    rows: Rows, root: Float[Array, "S S"], local: Local, discount: Scalar
+    rows: Rows, root: Float[Array, "S S"], local: Local, discount: Scalar, again: bool = True
 ) -> tuple[Float[Array, " S"], Float[Array, "S A"]]:
-    """Var[V] = diag(C), and Var[Q(s,a)] = l(s,a) + discount^2 pbar(s,a) C pbar(s,a), without forming C."""
-    q = local.actions + discount**2 * (row_products(rows.mean, (root, root)) @ local.states)
+    """Var[V] = diag(C), and Var[Q(s,a)], without forming C.
+
+    The deviation of Q(s,a) is e(s,a) + discount pbar(s,a) G e. Both parts have e(s) in common, as often as the way after the
+    action comes back to s, (pbar(s,a) G)(s). Without `again` it counts as if it never did.
+    """
+    ahead = rows.mean.times(root)
+    q = local.actions + discount**2 * (ahead**2 @ local.states)
+    if again:
+        q = q + 2.0 * discount * jnp.einsum("sas->sa", ahead) * local.shared
     return (root * root) @ local.states, q

@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 import ubex
 from ubex import checks, cli
-from ubex.envs import adapter, foreign
+from ubex.envs import adapter, custom, foreign
 from ubex.learn import tabular
 from ubex.learn.film import Film
 from ubex.tabular.host import HostEnv
@@ -240,7 +240,8 @@ class Hidden(World):
 def test_a_bad_space_is_one_line(which: str, space: Any) -> None:
     parts = {f"{which}_space": space}
     said = line_of(lambda: tabular.environment(World(True, **parts)))
-    assert said == f"tabular agents need a Discrete {which} space, but that of World is {checks.shown(space)}"
+    deep = f": {custom.DEEP}" if isinstance(space, spaces.Box) else ""
+    assert said == f"tabular agents need a Discrete {which} space, but that of World is {checks.shown(space)}{deep}"
     assert f"but the {which}s of World are {checks.shown(space)}; " in line_of(lambda: adapter.hosted(World(False, **parts)))
 
 

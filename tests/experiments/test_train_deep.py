@@ -176,6 +176,7 @@ def test_a_curve_has_one_value_a_step() -> None:
     [
         (["--env", f"{__name__}:Switches"], "Box of real-valued ones, but the actions of Switches are MultiBinary(3)"),
         (["--env", "deep-sea"], "deep-sea is tabular"),
+        (["--env", "FrozenLake-v1", "--agent", "sac"], "sac is a deep agent, but the spaces of FrozenLake-v1 are Discrete"),
         (["--env", "Pendulum-v1", "--agent", "psrl"], "unknown method 'psrl'"),
         (["--env", "Pendulum-v1", "--settings", "a=1"], "settings must be a JSON object"),
         (["--env", "Pendulum-v1", "--settings", '{"gane": 1}'], "unknown setting 'gane'"),

@@ -269,7 +269,14 @@ def test_an_environment_by_name_is_made_again(tmp_path: Path) -> None:
             {},
             r"bounded 1-D Box of real-valued ones, but the actions of Slide are MultiBinary\(3\)",
         ),
-        (("sac", "FrozenLake-v1"), {}, "unknown method 'sac'; choose from: exact-ube"),
+        (("magic", "FrozenLake-v1"), {}, "unknown method 'magic'; choose from: exact-ube"),
+        (
+            ("sac", "FrozenLake-v1"),
+            {},
+            r"sac is a deep agent, but the spaces of FrozenLake-v1 are Discrete, so it gets a tabular one .*FlattenObservation",
+        ),
+        (("sac", "deep-sea"), {}, "so it gets a tabular one of `ubex list`$"),
+        (("psrl", "deep-sea"), {"discount": 1.0}, r"discount must be in \[0, 1\)"),
         (("psrl", "deep-sea"), {"preset": "laptop"}, "preset is for deep agents, but deep-sea is tabular"),
         (("psrl", "deep-sea"), {"reward": max}, "reward is for deep agents, but deep-sea is tabular"),
         (("sac", "Pendulum-v1"), {"termination": "never"}, "unknown termination 'never'; choose from: learned, none"),
@@ -282,6 +289,18 @@ def test_an_environment_by_name_is_made_again(tmp_path: Path) -> None:
 def test_bad_agents(arguments: tuple[Any, ...], settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ubex.InputError, match=message):
         ubex.Agent(*arguments, **settings)
+
+
+def test_a_flattened_observation_makes_a_task_for_deep_agents() -> None:
+    agent = sac(gymnasium.wrappers.FlattenObservation(gymnasium.make("FrozenLake-v1"))).learn(25)
+    assert (agent.kind, agent.steps, agent.predict(np.eye(16)[3])[0] in range(4)) == ("deep", 25, True)
+
+
+def test_a_map_needs_two_numbers() -> None:
+    env = Slide()
+    env.observation_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    with pytest.raises(ubex.InputError, match=r"with at least two numbers, but those of Slide have 1: call agent\.value"):
+        sac(env).uncertainty_map()
 
 
 def test_bad_calls() -> None:

@@ -84,7 +84,8 @@ def test_what_was_learned_is_a_posterior() -> None:
         average, variance = known.evaluate(jnp.asarray(np.append(result.policy, 0)), 0.9, False)  # type: ignore[union-attr]
     found = ubex.value_variance(result.belief, result.policy, 0.9, estimator="closed-form")
     np.testing.assert_allclose(found.q_mean, average.q, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found.q, variance, rtol=1e-8, atol=1e-12)
+    others = np.arange(found.q.shape[1]) != np.append(result.policy, 0)[:, None]
+    np.testing.assert_allclose(found.q[others], np.asarray(variance)[others], rtol=1e-8, atol=1e-12)
     covariance = ubex.value_covariance(result.belief, result.policy, 0.9).covariance
     np.testing.assert_allclose(np.diag(covariance), found.v, rtol=1e-9)
     sampled = ubex.value_variance(result.belief, result.policy, 0.9, estimator="ensemble-var", key=0, num_models=400)
@@ -117,6 +118,11 @@ def test_a_pair_is_learned() -> None:
     result = ubex.train(PAIR, "psrl", episodes=30, horizon=10)
     assert result.returns[-1] == 8.0
     np.testing.assert_array_equal(result.policy, [1, 1, 1])
+
+
+def test_rewards_of_a_pair_keep_64_bits() -> None:
+    result = ubex.train((np.ones((1, 1, 1)), [[2.0**24 + 1.0]]), "psrl", episodes=1, horizon=3)
+    assert result.returns[0] == 3.0 * (2.0**24 + 1.0) == result.belief.rewards[0, 0]
 
 
 def test_what_an_environment_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +158,10 @@ def test_what_an_environment_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ),
         (Corridor("endless"), {}, "episode 0 of Corridor is longer than 10000 steps: give it a horizon"),
         ("CartPole-v1", {}, "need a Discrete observation space, but that of CartPole-v1 is Box"),
-        ("Pendulum-v1", {}, "need a Discrete observation space, but that of Pendulum-v1 is Box"),
+        ("Pendulum-v1", {}, r"that of Pendulum-v1 is Box.*: --steps N \(in Python ubex.Agent\) makes a deep agent"),
+        ("sparse-pendulum", {}, r"sparse-pendulum is continuous; .*; --steps N \(in Python ubex.Agent\) makes a deep agent"),
+        ("deep-sea", {"agent": "sac"}, r"sac is not a tabular agent: --steps N \(in Python ubex.Agent\) makes a deep agent"),
+        ("deep-sea", {"discount": 1.0}, r"discount must be in \[0, 1\)"),
         ((PAIR[0], np.full((3, 2), np.nan)), {}, "r is nan at state 0, action 0"),
         ((PAIR[0] * 0.5, PAIR[1]), {}, "p sums to 0.5 instead of 1"),
         (ubex.MDP(PAIR[0][None], PAIR[1][None]), {}, "an environment is one MDP"),
@@ -196,6 +205,7 @@ def test_the_command_line_trains_and_resumes(tmp_path: Path, capsys: pytest.Capt
     ("words", "message"),
     [
         (["--env", "CartPole-v1"], "need a Discrete observation space"),
+        (["--env", "deep-sea", "--discount", "1"], "discount must be in [0, 1)"),
         (["--env", "deep-sea", "--env-args", "size=3"], "env_args must be a JSON object"),
         (["--env", "deep-sea", "--agent", "magic"], "unknown method 'magic'"),
         (["--env", "deep-sea", "--planner", "start"], "planner 'start' needs the method closed-form or first-order"),

@@ -5,11 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import ubex
 from ubex.tabular import ucbvi
-from ubex.tabular.agents import AgentConfig
 from ubex.tabular.belief import Belief, prior
 
 
@@ -40,8 +38,3 @@ def test_what_was_never_tried_is_worth_the_most() -> None:
 def test_it_solves_deep_sea() -> None:
     found = ubex.train("deep-sea", "ucbvi", episodes=60, gain=0.005, repeats=5, env_args={"size": 5})
     assert (found.returns[-20:] > 0.5).all()
-
-
-def test_it_needs_a_discount() -> None:
-    with pytest.raises(ubex.InputError, match="ucbvi needs a discount below 1"):
-        AgentConfig(method="ucbvi", discount=1.0)

@@ -10,7 +10,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ubex import checks
 from ubex.types import InputError
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CONFIDENCE = 0.9
+ROUNDING = 1e-9
+"""A negative variance is rounding, and counts as 0, where it is not below minus this share of the largest one."""
 
 
 class ValueVariance(NamedTuple):
@@ -46,11 +48,13 @@ class ValueVariance(NamedTuple):
     """The uncertainty rewards that were propagated (Q form); 0 for estimators that propagate nothing."""
     estimator: str = ""
     """The name of the estimator, be it asked for or chosen; the summary of one that has no name."""
+    states: Int[np.ndarray, " S"] | None = None
+    """The states that the arrays are about, line by line, where `starts` named them; None where they are about all."""
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, " S"]]:
         """Where the value of each state lies with this probability, if it is normally distributed: the low and the high end.
 
-        A variance that is negative counts as 0.
+        It is NaN where the variance is negative, but for rounding.
 
         Example:
             >>> low, high = ubex.value_variance(ubex.DirichletNormal(2, 1), [0, 0], 0.9, key=0).interval(0.9)
@@ -62,6 +66,8 @@ class ValueVariance(NamedTuple):
     def frame(self, confidence: float = CONFIDENCE, *, actions: bool = False) -> pd.DataFrame:
         """A table with a line per state, or with `actions` per state and action: mean, variance, deviation and interval.
 
+        Where a variance is negative, but for rounding, there is no deviation: NaN.
+
         Example:
             >>> found = ubex.value_variance(ubex.DirichletNormal(2, 3), [0, 0], 0.9, key=0)
             >>> found.frame(actions=True).index.names, len(found.frame(actions=True))
@@ -72,15 +78,15 @@ class ValueVariance(NamedTuple):
         mean, variance = (self.q_mean, self.q) if checks.flag("actions", actions) else (self.v_mean, self.v)
         low, high = _interval(mean, variance, confidence)
         columns = {"mean": mean, "variance": variance, "deviation": _deviation(variance), "low": low, "high": high}
-        names = ("state", "action")[: mean.ndim]
-        index = pd.MultiIndex.from_product([range(size) for size in mean.shape], names=names)
-        table = pd.DataFrame({name: array.ravel() for name, array in columns.items()}, index=index)
-        return table if actions else table.set_axis(pd.RangeIndex(len(table), name="state"), axis=0)
+        states = pd.RangeIndex(len(mean), name="state") if self.states is None else pd.Index(self.states, name="state")
+        index = pd.MultiIndex.from_product([states, range(mean.shape[1])], names=["state", "action"]) if actions else states
+        return pd.DataFrame({name: array.ravel() for name, array in columns.items()}, index=index)
 
     def plot(self, shape: tuple[int, int] | None = None, confidence: float = CONFIDENCE) -> Figure:
         """A picture: values of the states with their intervals; with the `shape` of a grid, maps of means and deviations.
 
-        A grid may leave out the last state, which is then the terminal one.
+        A grid is for an answer about all states. It may leave out the last one where that is terminal: absorbing and without
+        reward, so that all there is about it is 0.
 
         Example:
             >>> found = ubex.value_variance(ubex.DirichletNormal(6, 2), [0] * 6, 0.9, key=0)
@@ -91,11 +97,20 @@ class ValueVariance(NamedTuple):
 
         if shape is None:
             figure = Picture(figsize=(7.0, 3.2), layout="constrained")
-            draw_states(figure.subplots(), self.v_mean, *self.interval(confidence))
+            states = np.arange(self.v.size) if self.states is None else self.states
+            draw_states(figure.subplots(), states, self.v_mean, *self.interval(confidence))
             return figure
         rows, columns = (checks.whole("shape", one, 1) for one in checks.pair("shape", shape))
-        if self.v.size - rows * columns not in (0, 1):
+        if self.states is not None:
+            raise InputError(f"shape is for an answer about all states, but this one is about {self.v.size} of starts=")
+        left_out = self.v.size - rows * columns
+        if left_out not in (0, 1):
             raise InputError(f"shape {rows} x {columns} has {rows * columns} places, but there are {self.v.size} states")
+        if left_out and any(np.any(array[-1]) for array in (self.v, self.q, self.v_mean, self.q_mean)):
+            raise InputError(
+                f"shape {rows} x {columns} leaves out the last of {self.v.size} states, "
+                "but its means and variances are not all 0, as those of a terminal state are"
+            )
         figure = Picture(figsize=(8.0, 3.6), layout="constrained")
         maps = (("mean value", self.v_mean), ("standard deviation", _deviation(self.v)))
         for axes, (title, values) in zip(figure.subplots(1, 2), maps, strict=True):
@@ -149,20 +164,29 @@ class PolicyDifference(NamedTuple):
 
         deviation = _deviation(self.variance)
         certain = np.heaviside(self.mean, 0.5)
-        score = np.divide(self.mean, deviation, out=np.zeros_like(self.mean), where=deviation > 0)
-        found: np.ndarray = np.where(deviation > 0, ndtr(score), certain)
+        score = np.divide(self.mean, deviation, out=np.zeros_like(self.mean), where=deviation != 0)
+        found: np.ndarray = np.where(deviation != 0, ndtr(score), certain)
         return found
 
 
-def draw_states(axes: Axes, mean: Float[np.ndarray, " S"], low: Float[np.ndarray, " S"], high: Float[np.ndarray, " S"]) -> None:
+def draw_states(
+    axes: Axes,
+    states: Int[np.ndarray, " S"],
+    mean: Float[np.ndarray, " S"],
+    low: Float[np.ndarray, " S"],
+    high: Float[np.ndarray, " S"],
+) -> None:
     """A point per state, and its interval."""
-    axes.errorbar(np.arange(mean.size), mean, [mean - low, high - mean], fmt="o", markersize=4, capsize=2, linewidth=1)
+    axes.errorbar(states, mean, [mean - low, high - mean], fmt="o", markersize=4, capsize=2, linewidth=1)
+    axes.locator_params(axis="x", integer=True, min_n_ticks=1)  # no ticks between states
     axes.set_xlabel("state")
     axes.set_ylabel("value")
 
 
 def _deviation(variance: Float[np.ndarray, "*sa"]) -> Float[np.ndarray, "*sa"]:
-    found: np.ndarray = np.sqrt(np.maximum(variance, 0.0))
+    """The root; NaN of what is negative, but for rounding."""
+    largest = np.max(np.abs(variance), where=np.isfinite(variance), initial=0.0)
+    found: np.ndarray = np.sqrt(np.where(variance < -ROUNDING * largest, np.nan, np.maximum(variance, 0.0)))
     return found
 
 

@@ -69,6 +69,9 @@ def value_covariance(
 ) -> ValueCovariance:
     """Posterior covariance of the values of a policy across states, by the closed form.
 
+    It takes the rows of different states for independent, also those of samples. Where they are not, it is far too small;
+    `value_variance` of the samples is not.
+
     Args:
         source: a `DirichletNormal` posterior or the belief of an agent (exact moments, no key), another posterior, or samples
             as for `value_variance`.
@@ -120,7 +123,8 @@ def policy_difference(
 ) -> PolicyDifference:
     """Posterior mean and variance of V(policy) - V(other) in every state, by the closed form.
 
-    What both policies do in a state they do under the same unknown row, so much of the uncertainty cancels.
+    What both policies do in a state they do under the same unknown row, so much of the uncertainty cancels. The rows of
+    different states are taken for independent, as in `value_covariance`.
     Both are probabilities (S, A) or actions (S,); the other arguments are those of `value_covariance`.
 
     Example:
@@ -157,7 +161,7 @@ def variance(
         fields, converged = (v, q, level(side.v), level(q_mean), local.actions), bool(local.converged)
     arrays = [np.asarray(field) for field in fields]
     arrays[:2] = (np.maximum(array, 0.0) for array in arrays[:2])  # what is below is rounding
-    return ValueVariance._make([*arrays, ""]), converged
+    return ValueVariance._make([*arrays, "", None]), converged
 
 
 def unrolled_form(

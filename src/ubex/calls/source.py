@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -48,7 +49,7 @@ def resolve(
         if isinstance(source, TabularPosterior):
             shape = (num_models, *source.transitions.alpha.shape)
             checks.fits("the variance over samples, with an array", shape, CALL_COPIES, INSTEAD)
-        samples = source.sample(as_key(key), num_models)
+        samples = mdp_of("sample", source.sample(as_key(key), num_models))
     else:
         raise InputError(f"source must be an MDP with a sample axis or a posterior, but it is a {type(source).__name__}")
     p, r = checks.mdp_arrays(samples)
@@ -58,6 +59,21 @@ def resolve(
     if checks.whole("ddof", ddof, 0) >= p.shape[0]:
         raise InputError(f"ddof must be smaller than the number of members {p.shape[0]}, but it is {ddof}")
     return p, r
+
+
+def mean_of(source: Posterior, shape: tuple[int, ...]) -> MDP:
+    """The posterior's own mean, checked; `shape` is the (S, A, S) of its samples."""
+    p, r = checks.mdp_arrays(mdp_of("mean", source.mean()))
+    if p.shape != shape:
+        raise InputError(f"p of the posterior's mean must have shape {shape}, as in its samples, but it has shape {p.shape}")
+    return MDP(p, r)
+
+
+def mdp_of(method: str, given: Any) -> MDP:
+    """What a method of a posterior returned, if it is an MDP."""
+    if not isinstance(given, MDP):
+        raise InputError(f"{method} of a posterior must return an MDP, but it returned a {type(given).__name__}")
+    return given
 
 
 def policy_in(

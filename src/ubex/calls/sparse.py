@@ -52,7 +52,7 @@ def variance(
         found, converged = sparse.closed_form(centred, probabilities, discount, estimator.closed == "first-order", asked)
     v_mean, q_mean = (np.asarray(raised(mean, offset, discount, None)) for mean in (found.v_mean, found.q_mean))
     v, q = (np.maximum(array, 0.0) for array in (found.v, found.q))  # what is below is rounding
-    return ValueVariance(v, q, v_mean, q_mean, found.local, name), converged
+    return ValueVariance(v, q, v_mean, q_mean, found.local, name, asked), converged
 
 
 def states_in(starts: ArrayLike, num_states: int) -> Int[np.ndarray, " n"]:

@@ -16,7 +16,7 @@ from ubex import checks
 from ubex.calls import covariance, sparse
 from ubex.calls.answers import ValueVariance
 from ubex.calls.covariance import ArrayOrHost
-from ubex.calls.source import Source, common_offset, policy_in, posterior_of, raised, resolve
+from ubex.calls.source import Source, common_offset, mean_of, policy_in, posterior_of, raised, resolve
 from ubex.estimators import Estimator, find, name_of
 from ubex.precision import float64
 from ubex.tabular import bellman, uncertainty, unrolled
@@ -126,14 +126,14 @@ def value_variance(
         if not converged:
             warn(f"{name} did not converge, so its variances are of first order, too small; better: estimator={FROM_MEMBERS!r}")
         return answer._replace(estimator=name)
-    p, r = resolve(posterior, key, num_models, ddof, at_least=chosen.min_models, what=f"estimator {chosen.summary!r}")
+    p, r = resolve(posterior, key, num_models, ddof, at_least=chosen.min_models, what=f"estimator {name!r}")
     choice = policy_in(posterior, policy, *p.shape[1:3])
     terminal = jnp.asarray(terminal_states(p, r, choice)) if discount == 1.0 and steps is None else None
     actions = jnp.asarray(choice)
     if isinstance(posterior, MDP):
         average = bellman.mean_mdp(on_device(p, r, part) for part in chunk_slices(p.shape[0], p.nbytes))
     else:
-        average = MDP(*map(jnp.asarray, checks.mdp_arrays(posterior.mean())))
+        average = MDP(*map(jnp.asarray, mean_of(posterior, p.shape[1:])))
     offset = 0.0 if chosen.needs_chi_square else common_offset(r)
     if offset:
         r, average = r - offset, MDP(average.p, jnp.asarray(average.r) - offset)

@@ -47,20 +47,24 @@ class TabularEnv(NamedTuple):
     """The most next states that one action can lead to, which makes sampling the posterior fast; None if that is not known."""
 
 
-def table_step(mdp: MDP, terminal: int | None = None) -> Callable[[Key, Int[Array, ""], Int[Array, ""]], Step]:
+def table_step(
+    mdp: MDP, terminal: int | None = None, exact: bool = False
+) -> Callable[[Key, Int[Array, ""], Int[Array, ""]], Step]:
     """The `step` of an environment that is known by its tables; reaching the state `terminal` ends an episode.
+
+    Rewards are rounded to float32, as in the runs that were kept; `exact` ones have 64 bits where JAX has them.
 
     Example:
         >>> step = table_step(MDP(p=np.array([[[0.0, 1.0]], [[0.0, 1.0]]]), r=np.array([[1.0], [0.0]])))
         >>> int(step(jax.random.key(0), jnp.asarray(0), jnp.asarray(0)).state)
         1
     """
-    log_p, rewards = jnp.log(jnp.asarray(mdp.p, jnp.float32)), jnp.asarray(mdp.r, jnp.float32)
+    log_p, rewards = jnp.log(jnp.asarray(mdp.p, jnp.float32)), np.asarray(mdp.r, np.float64 if exact else np.float32)
 
     def step(key: Key, state: Int[Array, ""], action: Int[Array, ""]) -> Step:
         after = jax.random.categorical(key, log_p[state, action]).astype(jnp.int32)
         over = jnp.asarray(False) if terminal is None else after == terminal
-        return Step(after, rewards[state, action], over)
+        return Step(after, jnp.asarray(rewards)[state, action], over)
 
     return step
 

@@ -14,6 +14,9 @@ HORIZON = 100
 MAX_STEPS = 10_000
 """An episode longer than this needs a time limit."""
 
+DEEP = "--steps N (in Python ubex.Agent) makes a deep agent"
+"""What to do with an environment that is not for tabular agents."""
+
 
 def from_mdp(mdp: MDP, start: int = 0, horizon: int = HORIZON, name: str = "mdp") -> TabularEnv:
     """A tabular environment that behaves as this MDP; it never terminates, but absorbing states may be part of it.
@@ -31,7 +34,9 @@ def from_mdp(mdp: MDP, start: int = 0, horizon: int = HORIZON, name: str = "mdp"
     best = float(finite_horizon_optimum(p, r, horizon)[start])
     whole = MDP(p, r)
     branching = int((p > 0).sum(axis=-1).max())
-    return TabularEnv(name, num_states, num_actions, horizon, start, table_step(whole), lambda: whole, best, branching)
+    return TabularEnv(
+        name, num_states, num_actions, horizon, start, table_step(whole, exact=True), lambda: whole, best, branching
+    )
 
 
 def discrete_sizes(env: Any) -> tuple[int, int, int, int]:
@@ -45,10 +50,12 @@ def discrete_sizes(env: Any) -> tuple[int, int, int, int]:
     from gymnasium import spaces
 
     kinds = "an environment is a name, a Gymnasium environment, a TabularEnv or a pair p, r"
-    name, found = foreign.name_of(env), list[tuple[int, int]]()
-    for kind, space in zip(("observation", "action"), foreign.spaces_of(env, kinds), strict=True):
+    name, found, both = foreign.name_of(env), list[tuple[int, int]](), foreign.spaces_of(env, kinds)
+    for kind, space in zip(("observation", "action"), both, strict=True):
         if not isinstance(space, spaces.Discrete):
-            raise InputError(f"tabular agents need a Discrete {kind} space, but that of {name} is {checks.shown(space)}")
+            for_deep = isinstance(both[0], spaces.Space) and isinstance(both[1], spaces.Box | spaces.Discrete)
+            cure = f": {DEEP}" if for_deep else ""
+            raise InputError(f"tabular agents need a Discrete {kind} space, but that of {name} is {checks.shown(space)}{cure}")
         with imports.foreign(f"the {kind} space of {name} cannot be read", InputError):
             found.append(size_and_start(name, kind, space))
     (states, first_state), (actions, first_action) = found

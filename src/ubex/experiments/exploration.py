@@ -59,7 +59,8 @@ class Exploration(Experiment):
     plan_from: str | None = field(default=None, metadata=IF_GIVEN)
     """What planning begins with: random, a random policy, which is the paper's and the default, or last, the last plan."""
     max_improvements: int | None = field(default=None, metadata=IF_GIVEN)
-    """The most improvements of the policy per plan. By default they are the published 40. Long ways to a goal need more."""
+    """The most improvements of the policy per plan. By default they are the published 40. Long ways to a goal need more.
+    ucbvi has no such limit."""
     noise_precision: float | None = field(default=None, metadata=IF_GIVEN)
     """The precision of an observed reward, for rewards with noise. By default it is the published 1e6, nearly without noise."""
 

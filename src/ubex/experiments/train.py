@@ -70,7 +70,12 @@ class Train(Experiment):
     plan_from: str | None = field(default=None, metadata=IF_GIVEN)
     """What planning begins with: random, a random policy, which is the paper's and the default, or last, the last plan."""
     max_improvements: int | None = field(default=None, metadata=IF_GIVEN)
-    """The most improvements of the policy per plan. By default they are the published 40. Long ways to a goal need more."""
+    """The most improvements of the policy per plan. By default they are the published 40. Long ways to a goal need more.
+    ucbvi has no such limit."""
+    reward_precision: float | None = field(default=None, metadata=IF_GIVEN)
+    """The prior precision of a reward. By default it is the published 1."""
+    noise_precision: float | None = field(default=None, metadata=IF_GIVEN)
+    """The precision of an observed reward, for rewards with noise. By default it is the published 1e6, nearly without noise."""
 
     def __post_init__(self) -> None:
         """Refuses fields that make no sense, the environment's included."""
@@ -81,8 +86,9 @@ class Train(Experiment):
     def settings(self) -> dict[str, Any]:
         """The agent's settings."""
         names = ("num_models", "gain", "discount", "u_min", "ties", "repeats")
-        new = {name: getattr(self, name) for name in ("planner", "prior_mass", "plan_from", "max_improvements")}
-        given = {name: x for name, x in new.items() if x is not None}  # runs without them keep their random keys
+        of_rewards = ("reward_precision", "noise_precision")
+        new = ("planner", "prior_mass", "plan_from", "max_improvements", *of_rewards)  # runs without them keep their keys
+        given = {name: getattr(self, name) for name in new if getattr(self, name) is not None}
         return {name: getattr(self, name) for name in names} | given
 
     def make(self, key: KeyLike = 0) -> tabular.TabularLearner:

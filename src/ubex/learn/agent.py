@@ -94,6 +94,7 @@ class Agent:
         self._origin, self._named = Origin(given, checks.mapping("env_args", env_args), horizon), given is not None
         env = resolved(env, self._origin.env_args)
         if tabular_agent.fits(env):
+            tabular_agent.refuse_deep(method, env, given or type(env).__name__)
             not_for_tables(given or type(env).__name__, preset, termination, reward)
             backend: Any = tabular_agent.create(method, env, as_key(key), horizon, settings)
         else:

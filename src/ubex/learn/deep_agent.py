@@ -162,6 +162,11 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
         """The values of given observations at the agent's actions, or of a grid over two axes of what was observed."""
         size, across = self.env.task.observation_size, tuple[np.ndarray, ...]()
         if observations is None:
+            if size < 2:
+                raise InputError(
+                    f"a map needs observations with at least two numbers, but those of {self.name} have {size}: "
+                    "call agent.value on a batch of observations"
+                )
             if self.done(state) == 0:
                 raise InputError("a map needs observations: this agent has seen none, so give some")
             for axis in axes:

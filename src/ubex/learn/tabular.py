@@ -19,13 +19,13 @@ from ubex import checks
 from ubex.envs import ENVS, foreign
 from ubex.envs.base import TabularEnv
 from ubex.envs.continuous import ContinuousEnv
-from ubex.envs.custom import HORIZON, discrete_sizes, from_mdp
+from ubex.envs.custom import DEEP, HORIZON, discrete_sizes, from_mdp
 from ubex.envs.resolve import by_name
 from ubex.keys import as_key
 from ubex.learn import driver
 from ubex.learn.driver import Learner
 from ubex.tabular import host, loop
-from ubex.tabular.agents import START, AgentConfig
+from ubex.tabular.agents import AGENTS, START, AgentConfig
 from ubex.tabular.belief import Belief, LearnedBelief, prior
 from ubex.tabular.host import HostEnv
 from ubex.tabular.loop import Episodes, Memory
@@ -114,7 +114,8 @@ class Training(NamedTuple):
     returns: Float[np.ndarray, " E"]
     """Undiscounted return of every episode."""
     policy: Int[np.ndarray, " S"]
-    """The policy of the last episode: an action for every state."""
+    """The policy of the last episode: an action for every state. States and actions count from 0, also where the spaces of the
+    environment start at another number: add `start` of its action space, and index with a state less that of the states."""
     steps: Int[np.ndarray, " E"]
     """Improvements that the update before each episode made."""
     belief: LearnedBelief
@@ -164,7 +165,18 @@ def agent_config(agent: str, settings: Mapping[str, Any]) -> AgentConfig:
     known = [name for name in inspect.signature(AgentConfig).parameters if name != "method"]
     for name in settings:
         checks.one_of("setting", name, known)
+    if only_deep(agent):
+        raise InputError(f"{agent} is not a tabular agent: {DEEP}")
     return AgentConfig(method=agent, **settings)
+
+
+def only_deep(agent: Any) -> bool:
+    """Whether this names an agent that is deep alone."""
+    if not isinstance(agent, str) or agent in AGENTS:
+        return False
+    from ubex.deep.methods import DEEP_METHODS  # here, because tabular agents need nothing of it
+
+    return agent in DEEP_METHODS
 
 
 def environment(env: Any, horizon: int | None = None, env_args: Mapping[str, Any] | None = None) -> TabularEnv | HostEnv:
@@ -180,7 +192,9 @@ def environment(env: Any, horizon: int | None = None, env_args: Mapping[str, Any
         return env if horizon is None else env._replace(horizon=horizon)
     if isinstance(env, ContinuousEnv):
         choices = ", ".join(name for name, entry in ENVS.items() if isinstance(entry.make(), TabularEnv))
-        raise InputError(f"tabular agents need finite states and actions, but {env.name} is continuous; choose from: {choices}")
+        raise InputError(
+            f"tabular agents need finite states and actions, but {env.name} is continuous; choose from: {choices}; {DEEP}"
+        )
     if isinstance(env, tuple) and len(env) == 2:  # an MDP, or a plain pair p, r
         return from_mdp(MDP(*env), horizon=HORIZON if horizon is None else horizon)
     return HostEnv(env, *discrete_sizes(env), horizon, name=foreign.name_of(env))

@@ -18,7 +18,7 @@ from ubex.envs import foreign
 from ubex.envs.adapter import Episode
 from ubex.envs.base import TabularEnv
 from ubex.keys import named
-from ubex.learn.tabular import TabularLearner, TabularState, agent_config, environment
+from ubex.learn.tabular import TabularLearner, TabularState, agent_config, environment, only_deep
 from ubex.precision import float64
 from ubex.tabular import agents, planner
 from ubex.tabular.agents import AgentConfig
@@ -208,6 +208,16 @@ def fits(env: Any) -> bool:
     with imports.foreign(f"the spaces of {foreign.name_of(env)} cannot be read"):
         seen, acted = (type(getattr(env, f"{kind}_space", None)).__name__ for kind in ("observation", "action"))
         return seen == "Discrete" and acted != "Box"
+
+
+def refuse_deep(method: Any, env: Any, where: str) -> None:
+    """Refuses the name of an agent that is deep alone."""
+    if only_deep(method):
+        vector = "gymnasium.wrappers.FlattenObservation(env), whose observations are vectors, is for deep agents"
+        also = f"; {vector}" if hasattr(env, "observation_space") else ""
+        raise InputError(
+            f"{method} is a deep agent, but the spaces of {where} are Discrete, so it gets a tabular one of `ubex list`{also}"
+        )
 
 
 def create(method: str, env: Any, key: Key, horizon: int | None, settings: Mapping[str, Any]) -> TabularBackend:

@@ -60,7 +60,7 @@ class AgentConfig:
     gain: Annotated[float, Within(0.0)] = 1.0
     """lambda, how much a standard deviation is worth; for beb and ucbvi, the size of their bonus."""
     discount: Annotated[float, Within(0.0, 1.0)] = 0.99
-    """Discount factor of planning."""
+    """Discount factor of planning, below 1: plans have no end, and without discounting such values need not exist."""
     u_min: Annotated[float, Within(-math.inf)] = 0.0
     """Smallest uncertainty reward that is propagated; -inf switches the clip off."""
     clip_sum: bool = True
@@ -69,9 +69,10 @@ class AgentConfig:
     """`policy-iteration` improves the optimistic value of every state (the paper); `start` that of the first state alone."""
     plan_from: Annotated[str, OneOf(FIRST_POLICIES)] = RANDOM
     """What planning begins with: a `random` policy (the published runs), or the `last` plan, which needs fewer improvements."""
-    max_improvements: Annotated[int, Within(1)] = MAX_IMPROVEMENTS
+    max_improvements: Annotated[int, Within(1, 10_000)] = MAX_IMPROVEMENTS
     """Most improvements of the policy per plan. What is known of a far goal moves up one step per improvement, so long ways
-    need more."""
+    need more. The policies so far are kept, 4 bytes per state and improvement. ucbvi has no such limit: its value iteration
+    runs until it converges."""
     ties: Annotated[str, OneOf(("first", "random"))] = "first"
     """`first` maximiser (the published runs) or `random` (the text); it made no difference on DeepSea."""
     repeats: Annotated[int, Within(1)] = 1
@@ -86,13 +87,13 @@ class AgentConfig:
     def __post_init__(self) -> None:
         """Refuses settings that make no sense."""
         fields.check(self)
+        if self.discount == 1.0:
+            raise InputError("discount must be in [0, 1), but it is 1: agents plan without an end, so take 0.999, for example")
         estimators.method(self.method, METHODS)
         needed = 1 if self.method in OTHERS else estimators.find(self.method).min_models
         checks.whole("num_models", self.num_models, needed)
         if self.planner == START and self.optimism().estimator.closed is None:
             raise InputError(f"planner {START!r} needs the method closed-form or first-order, but the method is {self.method}")
-        if self.method == UCBVI and self.discount == 1.0:
-            raise InputError("ucbvi needs a discount below 1: its bonus is a multiple of 1 / (1 - discount)")
 
     def optimism(self) -> Optimism:
         """What the planner needs; without an estimator there is no optimism in it."""

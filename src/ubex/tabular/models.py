@@ -106,7 +106,7 @@ class Known(NamedTuple):
         """Mean values and the variance of Q."""
         root, v, local = self.local(policy, discount, first_order)
         average = Values(v, self.mean.r + discount * self.mean.expect(v))
-        return average, variances(self.rows, root, local, discount)[1]
+        return average, variances(self.rows, root, local, discount, again=False)[1]
 
     def local(
         self, policy: Actions, discount: float, first_order: bool

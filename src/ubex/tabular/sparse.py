@@ -212,16 +212,16 @@ def closed_form(
         root = inverse(mean.matrix, root)
     chosen = np.arange(states) if asked is None else asked
     if few:
-        v, ahead = from_rows(mean, solve, at_states, chosen)
+        v, ahead, back = from_rows(mean, solve, at_states, chosen)
     else:
         if not first_order:
             at_states, converged = higher_orders(posterior, mean, root, at_states, discount)
-        v, ahead = from_columns(mean, root, at_states)
+        v, ahead, back = from_columns(mean, root, at_states)
         if not first_order and converged:
             after = (mean.rows @ v).reshape(states, actions)
             local = local + discount**2 * (after - ahead) / (posterior.concentration.sum(axis=-1) + 1.0)
-        v, ahead = v[chosen], ahead[chosen]
-    q = local[chosen] + discount**2 * ahead
+        v, ahead, back = v[chosen], ahead[chosen], back[chosen]
+    q = local[chosen] + discount**2 * ahead + 2.0 * discount * back * (policy * local)[chosen]
     return SparseAnswer(v, q, v_mean[chosen], q_mean[chosen], local[chosen]), converged
 
 
@@ -232,26 +232,29 @@ def fits(states: int) -> None:
 
 
 def from_rows(mean: Chain, solve: Solver, local: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, ...]:
-    """(G*G) l and ((p G)*(p G)) l at a few states: a row of G, or of p G, is one transposed solve."""
+    """(G*G) l, ((p G)*(p G)) l and (p(s) G)(s) at a few states: a row of G, or of p G, is one transposed solve."""
     states, actions = mean.policy.shape
-    v, q = np.empty(asked.size), np.empty((asked.size, actions))
+    v, q, back = np.empty(asked.size), np.empty((asked.size, actions)), np.empty((asked.size, actions))
     for number, state in enumerate(asked):
         right = np.zeros((states, actions + 1))
         right[state, 0] = 1.0
         right[:, 1:] = mean.rows[state * actions : (state + 1) * actions].toarray().T
-        found = local @ solve(right, True) ** 2
-        v[number], q[number] = found[0], found[1:]
-    return v, q
+        rows = solve(right, True)
+        found = local @ rows**2
+        v[number], q[number], back[number] = found[0], found[1:], rows[state, 1:]
+    return v, q, back
 
 
-def from_columns(mean: Chain, root: Any, local: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(G*G) l and ((p G)*(p G)) l at all states, by blocks of columns of G."""
-    v, q = np.zeros(mean.policy.shape[0]), np.zeros(mean.policy.size)
+def from_columns(mean: Chain, root: Any, local: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(G*G) l, ((p G)*(p G)) l and (p(s) G)(s) at all states, by blocks of columns of G."""
+    v, q, back = np.zeros(mean.policy.shape[0]), np.zeros(mean.policy.size), np.empty(mean.policy.shape)
     for part, columns in blocks(root, local.size):
         ahead = mean.rows @ columns
+        here = np.arange(local.size)[part]
+        back[part] = ahead.reshape(*mean.policy.shape, -1)[here, :, np.arange(here.size)]
         v += np.einsum("st,st,t->s", columns, columns, local[part])
         q += np.einsum("st,st,t->s", ahead, ahead, local[part])
-    return v, q.reshape(mean.policy.shape)
+    return v, q.reshape(mean.policy.shape), back
 
 
 def higher_orders(
