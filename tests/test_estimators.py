@@ -35,7 +35,7 @@ def test_record_is_complete(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_finite_with_cycles(name: str, ensemble: MDP, policy: np.ndarray) -> None:
     result = cyclic_variance(ensemble, policy, 0.9, estimator=name, u_min=-np.inf)
-    assert all(np.isfinite(field).all() and field.dtype == np.float64 for field in result[:-1])
+    assert all(np.isfinite(field).all() and field.dtype == np.float64 for field in result[:5])
     assert result.estimator == name
 
 

@@ -221,7 +221,7 @@ def test_it_can_be_swung_up(noise: float, at_least: float) -> None:
     ("settings", "message"),
     [
         ({"noise": -0.1}, r"noise must be in \[0, 100\], but it is -0.1"),
-        ({"noise": math.nan}, "noise must be in"),
+        ({"noise": math.nan}, "noise must be a number, but it is nan"),
         ({"noise": math.inf}, "noise must be in"),
         ({"action_cost": -1.0}, "action_cost must be in"),
         ({"action_cost": 101.0}, "action_cost must be in"),
