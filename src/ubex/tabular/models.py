@@ -103,7 +103,7 @@ class Known(NamedTuple):
         return bellman.solve(MDP(self.mean.p, reward), policy, discount)
 
     def evaluate(self, policy: Actions, discount: float, first_order: bool) -> tuple[Values, Float[Array, "S A"]]:
-        """Mean values and the variance of Q."""
+        """Mean values and the variance of Q, as if no row were met again: so were all results made that are kept."""
         root, v, local = self.local(policy, discount, first_order)
         average = Values(v, self.mean.r + discount * self.mean.expect(v))
         return average, variances(self.rows, root, local, discount, again=False)[1]
