@@ -311,15 +311,13 @@ def covariance(roots: Pair, local: Float[Array, " S"]) -> Float[Array, "S S"]:
 
 
 def variances(
-    rows: Rows, root: Float[Array, "S S"], local: Local, discount: Scalar, again: bool = True
+    rows: Rows, root: Float[Array, "S S"], local: Local, discount: Scalar
 ) -> tuple[Float[Array, " S"], Float[Array, "S A"]]:
     """Var[V] = diag(C), and Var[Q(s,a)], without forming C.
 
     The deviation of Q(s,a) is e(s,a) + discount pbar(s,a) G e. Both parts have e(s) in common, as often as the way after the
-    action comes back to s, (pbar(s,a) G)(s). Without `again` it counts as if it never did.
+    action comes back to s, (pbar(s,a) G)(s).
     """
     ahead = rows.mean.times(root)
-    q = local.actions + discount**2 * (ahead**2 @ local.states)
-    if again:
-        q = q + 2.0 * discount * jnp.einsum("sas->sa", ahead) * local.shared
-    return (root * root) @ local.states, q
+    common = 2.0 * discount * jnp.einsum("sas->sa", ahead) * local.shared
+    return (root * root) @ local.states, local.actions + discount**2 * (ahead**2 @ local.states) + common

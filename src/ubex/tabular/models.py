@@ -103,10 +103,10 @@ class Known(NamedTuple):
         return bellman.solve(MDP(self.mean.p, reward), policy, discount)
 
     def evaluate(self, policy: Actions, discount: float, first_order: bool) -> tuple[Values, Float[Array, "S A"]]:
-        """Mean values and the variance of Q, as if no row were met again: so were all results made that are kept."""
+        """Mean values and the variance of Q."""
         root, v, local = self.local(policy, discount, first_order)
         average = Values(v, self.mean.r + discount * self.mean.expect(v))
-        return average, variances(self.rows, root, local, discount, again=False)[1]
+        return average, variances(self.rows, root, local, discount)[1]
 
     def local(
         self, policy: Actions, discount: float, first_order: bool
