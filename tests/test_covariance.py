@@ -1,4 +1,4 @@
-"""The closed form as library calls: covariances, differences of policies, and `value_variance` by it."""
+"""Covariances and differences of policies, by the closed form and by members, and `value_variance` by the closed form."""
 
 from __future__ import annotations
 
@@ -30,22 +30,23 @@ def posterior(states: int = 6, actions: int = 2) -> DirichletNormal:
     return belief.observe(ubex.Transitions(seen[0], seen[1], generator.normal(size=40), seen[2]))
 
 
-@settings(max_examples=60, deadline=None)
-@given(worlds(random_rewards=True))
-def test_acyclic_worlds_are_exact(world: World) -> None:
+@pytest.mark.parametrize("estimator", ["closed-form", "ensemble-var"])
+@settings(max_examples=40, deadline=None)
+@given(world=worlds(random_rewards=True))
+def test_acyclic_worlds_are_exact(estimator: str, world: World) -> None:
     """Variance, covariance, and the difference from another policy, against every member evaluated by recursion."""
     v, q = brute_force_values(world)
     scale = max(1.0, float(np.abs(q).max()) ** 2)
-    variance = ubex.value_variance(world.samples, world.policy, world.discount, estimator="closed-form")
+    variance = ubex.value_variance(world.samples, world.policy, world.discount, estimator=estimator)
     np.testing.assert_allclose(variance.v, v.var(axis=0), atol=1e-9 * scale)
     np.testing.assert_allclose(variance.q[:-1], q.var(axis=0)[:-1], atol=1e-9 * scale)
-    found = ubex.value_covariance(world.samples, world.policy, world.discount)
-    assert found.converged
+    found = ubex.value_covariance(world.samples, world.policy, world.discount, estimator=estimator)
+    assert (found.converged, found.estimator) == (True, estimator)
     np.testing.assert_allclose(found.covariance, np.cov(v.T, ddof=0), atol=1e-9 * scale)
     other = np.zeros_like(world.policy)
     other[:, 0] = 1.0
     v_other, _ = brute_force_values(world._replace(policy=other))
-    difference = ubex.policy_difference(world.samples, world.policy, other, world.discount)
+    difference = ubex.policy_difference(world.samples, world.policy, other, world.discount, estimator=estimator)
     np.testing.assert_allclose(difference.mean, (v - v_other).mean(axis=0), atol=1e-9 * scale)
     np.testing.assert_allclose(difference.variance, (v - v_other).var(axis=0), atol=1e-8 * scale)
 
@@ -53,15 +54,59 @@ def test_acyclic_worlds_are_exact(world: World) -> None:
 @pytest.mark.parametrize("offset", [0.0, 1e6])
 @pytest.mark.parametrize("random_rewards", [False, True])
 @pytest.mark.parametrize("horizon", [None, 400])
-def test_difference_of_policies_keeps_its_digits(offset: float, random_rewards: bool, horizon: int | None) -> None:
+@pytest.mark.parametrize("estimator", ["closed-form", "ensemble-var"])
+def test_difference_of_policies_keeps_its_digits(
+    estimator: str, offset: float, random_rewards: bool, horizon: int | None
+) -> None:
     """Policies that differ in one state, against rational numbers; values are 1e7 and differ by as little as 1e-6."""
     for seed in range(3):
         world = nearly_certain(seed, random_rewards, offset)
         other = world._replace(policy=world.policy[[0, 2, 2, 3]])
         apart = exact_values(world)[0] - exact_values(other)[0]
-        found = ubex.policy_difference(world.samples, world.policy, other.policy, world.discount, horizon=horizon)
+        found = ubex.policy_difference(
+            world.samples, world.policy, other.policy, world.discount, estimator=estimator, horizon=horizon
+        )
         np.testing.assert_allclose(found.variance, exact_variance(apart), rtol=1e-9, atol=1e-30)
         np.testing.assert_allclose(found.mean, (apart.sum(axis=0) / len(apart)).astype(float), rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("horizon", [None, 7])
+@pytest.mark.parametrize("ddof", [0, 1])
+def test_members_that_depend_on_each_other_in_any_way(ddof: int, horizon: int | None) -> None:
+    """With cycles, rows that depend on each other, and policies of both kinds: what the members themselves say."""
+    samples, policy, other = random_ensemble(0, 6, 4, 2), random_policy(1, 4, 2), np.array([0, 1, 1, 0])
+    p, r = np.asarray(samples.p), np.asarray(samples.r)
+    v = []
+    for choice in (policy, np.eye(2)[other]):
+        rows, rewards = np.einsum("sa,nsat->nst", choice, p), (choice * r).sum(axis=-1)[..., None]
+        if horizon is None:
+            v.append(np.linalg.solve(np.eye(4) - 0.9 * rows, rewards)[..., 0])
+        else:
+            steps = np.zeros_like(rewards)
+            for _ in range(horizon):
+                steps = rewards + 0.9 * rows @ steps
+            v.append(steps[..., 0])
+    settings = {"ddof": ddof, "horizon": horizon}
+    covariance = ubex.value_covariance(samples, policy, 0.9, **settings)  # type: ignore[arg-type]
+    np.testing.assert_allclose(covariance.covariance, np.cov(v[0].T, ddof=ddof), rtol=1e-9)
+    variance = ubex.value_variance(samples, policy, 0.9, **settings)  # type: ignore[arg-type]
+    np.testing.assert_allclose(np.diag(covariance.covariance), variance.v, rtol=1e-9)
+    np.testing.assert_allclose(covariance.mean, variance.v_mean, rtol=1e-12)
+    difference = ubex.policy_difference(samples, policy, other, 0.9, **settings)  # type: ignore[arg-type]
+    np.testing.assert_allclose(difference.variance, (v[0] - v[1]).var(axis=0, ddof=ddof), rtol=1e-9)
+    mean = variance.v_mean - ubex.value_variance(samples, other, 0.9, **settings).v_mean  # type: ignore[arg-type]
+    np.testing.assert_allclose(difference.mean, mean, rtol=1e-9)
+    assert covariance.estimator == difference.estimator == variance.estimator == "ensemble-var"
+
+
+@pytest.mark.parametrize("estimator", ["closed-form", "ensemble-var"])
+def test_policies_that_end_in_different_states(estimator: str) -> None:
+    """Discount 1: the first policy stays where it is, for nothing; the second goes to the end, for 1 or 3."""
+    p = np.broadcast_to(np.eye(2)[np.array([[0, 1], [1, 1]])], (2, 2, 2, 2))
+    r = np.array([[[0.0, 1.0], [0.0, 0.0]], [[0.0, 3.0], [0.0, 0.0]]])
+    found = ubex.policy_difference(MDP(p, r), [0, 0], [1, 0], 1.0, estimator=estimator)
+    np.testing.assert_allclose(found.mean, [-2.0, 0.0], atol=1e-12)
+    np.testing.assert_allclose(found.variance, [1.0, 0.0], atol=1e-12)
 
 
 def test_covariance_is_symmetric_and_positive() -> None:
@@ -122,7 +167,7 @@ def test_no_key_is_needed_where_nothing_is_sampled() -> None:
     exact = ubex.value_covariance(posterior(), policy, 0.9)
     with pytest.raises(ubex.InputError, match="give key="):
         ubex.value_covariance(Other(), policy, 0.9)
-    near = ubex.value_covariance(Other(), policy, 0.9, key=0, num_models=5000)
+    near = ubex.value_covariance(Other(), policy, 0.9, estimator="closed-form", key=0, num_models=5000)
     np.testing.assert_allclose(np.diag(near.covariance), np.diag(exact.covariance), rtol=0.2, atol=1e-9)
 
 

@@ -16,7 +16,7 @@ from worlds import cyclic_variance, random_ensemble, random_policy, slipping_gri
 
 import ubex
 from ubex import MDP, DirichletNormal, InputError, checks, value_variance
-from ubex.calls import variance
+from ubex.calls import members
 from ubex.envs import toy
 from ubex.tabular.truth import brute_force, sample_chains
 
@@ -141,8 +141,8 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ubex.ESTIMATORS:
         whole = cyclic_variance(ensemble, POLICY, 0.9, estimator=name, u_min=-np.inf)
         with monkeypatch.context() as patch:
-            patch.setattr(variance, "CHUNK_BYTES", 300)
-            assert len(variance.chunk_slices(7, np.asarray(ensemble.p).nbytes)) > 2
+            patch.setattr(members, "CHUNK_BYTES", 300)
+            assert len(members.chunk_slices(7, np.asarray(ensemble.p).nbytes)) > 2
             parts = cyclic_variance(ensemble, POLICY, 0.9, estimator=name, u_min=-np.inf)
         np.testing.assert_allclose(parts.q, whole.q, rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(parts.v, whole.v, rtol=1e-12, atol=1e-14)
@@ -150,7 +150,7 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 5, 7, 16, 17, 1000])
 def test_chunks_cover_every_member_once(count: int) -> None:
-    covered = np.concatenate([np.arange(count)[part] for part in variance.chunk_slices(count, 10**9)])
+    covered = np.concatenate([np.arange(count)[part] for part in members.chunk_slices(count, 10**9)])
     np.testing.assert_array_equal(covered, np.arange(count))
 
 

@@ -51,10 +51,11 @@ CALLS: Calls = {
     "variance of a posterior": (variance, {"source": POSTERIOR, "estimator": "pombu", "u_min": 0.0, **SAMPLED}),
     "closed form of samples": (
         lambda p, r, **rest: ubex.value_covariance(MDP(p, r), **rest),
-        {"p": P, "r": R, "first_order": False, **BASE},
+        {"p": P, "r": R, "estimator": "closed-form", **BASE},
     ),
-    "closed form of a posterior": (ubex.value_covariance, {"source": POSTERIOR, "first_order": False, **SAMPLED}),
-    "difference": (ubex.policy_difference, {"source": POSTERIOR, "other": OTHER, "first_order": False, **SAMPLED}),
+    "closed form of a posterior": (ubex.value_covariance, {"source": POSTERIOR, "estimator": "closed-form", **SAMPLED}),
+    "covariance of members": (ubex.value_covariance, {"source": POSTERIOR, "estimator": "ensemble-var", **SAMPLED}),
+    "difference": (ubex.policy_difference, {"source": POSTERIOR, "other": OTHER, "estimator": "closed-form", **SAMPLED}),
     "DirichletNormal": (
         lambda **prior: DirichletNormal(**prior).sample(0, 2),
         {**SIZES, **ROWS, "reward_precision": TABLE, "noise_precision": 1e6},
@@ -103,7 +104,11 @@ ONCE: list[tuple[str, dict[str, Any], str]] = [
         {"key": jax.random.split(jax.random.key(0))},
         "key must be one JAX key, but it is an array of keys of shape (2,)",
     ),
-    ("closed form of samples", {"first_order": [None]}, "first_order must be true or false, but it is [None]"),
+    (
+        "closed form of samples",
+        {"estimator": "pombu"},
+        "unknown estimator 'pombu'; choose from: closed-form, first-order, ensemble-var",
+    ),
     ("DirichletNormal", {"terminal": np.ones(2)}, "terminal must be true or false"),
     ("DirichletNormal", {"support": 0.5}, "support must say true or false of every next state"),
     ("DirichletNormal", {"concentration": 10**400}, "concentration must hold real numbers"),

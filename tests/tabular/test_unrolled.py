@@ -61,11 +61,11 @@ def test_closed_form_equals_every_outcome_of_fresh_rows(discount: float, horizon
     np.testing.assert_allclose(found.q, q.var(axis=0), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found.v_mean, v.mean(axis=0), rtol=1e-9)
     np.testing.assert_allclose(found.q_mean, q.mean(axis=0), rtol=1e-9)
-    covariance = ubex.value_covariance(samples, policy, discount, horizon=horizon)
+    covariance = ubex.value_covariance(samples, policy, discount, estimator="closed-form", horizon=horizon)
     assert covariance.converged
     np.testing.assert_allclose(covariance.covariance, np.cov(v.T, ddof=0), rtol=1e-9, atol=1e-12)
     v_other, _ = enumerated(5, other, discount, horizon)  # outcomes in the same order
-    difference = ubex.policy_difference(samples, policy, other, discount, horizon=horizon)
+    difference = ubex.policy_difference(samples, policy, other, discount, estimator="closed-form", horizon=horizon)
     np.testing.assert_allclose(difference.mean, (v - v_other).mean(axis=0), rtol=1e-9)
     np.testing.assert_allclose(difference.variance, (v - v_other).var(axis=0), rtol=1e-9, atol=1e-12)
 
@@ -114,15 +114,12 @@ def test_closed_form_equals_the_stationary_one_of_the_time_expanded_posterior(es
     found = ubex.value_variance(posterior, policy, discount, estimator=estimator, horizon=horizon)
     for field in ARRAYS:
         np.testing.assert_allclose(getattr(found, field), getattr(long, field)[:4], rtol=1e-9, atol=1e-12)
-    first_order = estimator == "first-order"
-    square = ubex.value_covariance(unrolled, everywhere, discount, first_order=first_order).covariance[:4, :4]
-    covariance = ubex.value_covariance(posterior, policy, discount, first_order=first_order, horizon=horizon)
+    square = ubex.value_covariance(unrolled, everywhere, discount, estimator=estimator).covariance[:4, :4]
+    covariance = ubex.value_covariance(posterior, policy, discount, estimator=estimator, horizon=horizon)
     np.testing.assert_allclose(covariance.covariance, square, rtol=1e-9, atol=1e-12)
     other = np.array([0, 1, 1, 0])
-    apart = ubex.policy_difference(
-        unrolled, everywhere, np.append(np.tile(other, horizon), 0), discount, first_order=first_order
-    )
-    difference = ubex.policy_difference(posterior, policy, other, discount, first_order=first_order, horizon=horizon)
+    apart = ubex.policy_difference(unrolled, everywhere, np.append(np.tile(other, horizon), 0), discount, estimator=estimator)
+    difference = ubex.policy_difference(posterior, policy, other, discount, estimator=estimator, horizon=horizon)
     np.testing.assert_allclose(difference.mean, apart.mean[:4], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(difference.variance, apart.variance[:4], rtol=1e-9, atol=1e-12)
 
@@ -200,9 +197,12 @@ def test_fresh_rows_are_less_uncertain_than_one_that_is_met_again() -> None:
     np.testing.assert_allclose(same, (1.0 / (1.0 - 0.95 * stay)).var(), rtol=0.2)
 
 
-def test_a_policy_does_not_differ_from_itself() -> None:
+@pytest.mark.parametrize("estimator", ["closed-form", "ensemble-var"])
+def test_a_policy_does_not_differ_from_itself(estimator: str) -> None:
     for policy in (np.zeros(4, int), random_policy(1, 4, 2)):
-        found = ubex.policy_difference(dense_posterior(), policy, policy, 0.9, horizon=30)
+        found = ubex.policy_difference(
+            dense_posterior(), policy, policy, 0.9, estimator=estimator, key=0, num_models=9, horizon=30
+        )
         assert (found.variance == 0.0).all()
         assert (found.mean == 0.0).all()
 
@@ -215,6 +215,7 @@ def test_identical_members_know_everything() -> None:
         tolerance = 1e-14 if estimator in ("exact-ube-1", "exact-ube-2") else 0.0  # these are differences of averages
         np.testing.assert_allclose(found.v, 0.0, atol=tolerance, err_msg=estimator)
         np.testing.assert_allclose(found.q, 0.0, atol=tolerance, err_msg=estimator)
+    assert (ubex.value_covariance(same, random_policy(0, 4, 2), 0.9, horizon=12).covariance == 0.0).all()
 
 
 @pytest.mark.parametrize("estimator", ["exact-ube", "ensemble-var", "closed-form"])

@@ -138,7 +138,9 @@ class ValueCovariance(NamedTuple):
     mean: Float[np.ndarray, " S"]
     """Values in the mean MDP."""
     converged: bool
-    """Whether the fixed point was reached; otherwise the covariance is of first order, and too small."""
+    """Whether the fixed point was reached; otherwise the covariance is of first order, and too small. True without one."""
+    estimator: str = ""
+    """The name of what estimated it."""
 
 
 class PolicyDifference(NamedTuple):
@@ -153,6 +155,7 @@ class PolicyDifference(NamedTuple):
     mean: Float[np.ndarray, " S"]
     variance: Float[np.ndarray, " S"]
     converged: bool
+    estimator: str = ""
 
     @property
     def probability(self) -> Float[np.ndarray, " S"]:

@@ -1,6 +1,6 @@
-"""The closed form as library calls: the covariance of values across states, and how sure one policy is better than another.
+"""The covariance of values across states, and how sure one policy is better than another: by the closed form or by members.
 
-Nothing is sampled where the posterior is one of ours; any other is sampled and its moments are taken from the samples.
+Nothing is sampled by the closed form where the posterior is one of ours; of any other it takes the moments of samples.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike
 from ubex import checks
 from ubex import closed_form as form
 from ubex.calls.answers import PolicyDifference, ValueCovariance, ValueVariance
-from ubex.calls.source import Source, common_offset, policy_in, posterior_of, raised, resolve
+from ubex.calls.members import ArrayOrHost, ensemble, gap, values_in
+from ubex.calls.source import FROM_MEMBERS, Source, common_offset, default_for, policy_in, posterior_of, raised, resolve
 from ubex.closed_form import DirichletRows, Local, Rows, SampledRows, Table
 from ubex.precision import float64
 from ubex.tabular import unrolled
@@ -27,7 +28,8 @@ from ubex.tabular.terminal import terminal_states
 from ubex.tabular.unrolled import Step
 from ubex.types import MDP, InputError, KeyLike, Posterior
 
-ArrayOrHost = Array | np.ndarray
+COVARIANCES = ("closed-form", "first-order", "ensemble-var")
+"""Estimators that know how the values of two states, or of two policies, depend on each other."""
 ONE_POLICY, TWO_POLICIES = (4, 8), (6, 22)
 """Arrays (S, A, S) and (S, S) that a call by exact moments holds at its peak; measured for 1, 4 and 8 actions."""
 
@@ -61,16 +63,13 @@ def value_covariance(
     policy: ArrayLike,
     discount: float,
     *,
-    first_order: bool = False,
+    estimator: str | None = None,
     key: KeyLike | None = None,
     num_models: int = 1000,
     ddof: int = 0,
     horizon: int | None = None,
 ) -> ValueCovariance:
-    """Posterior covariance of the values of a policy across states, by the closed form.
-
-    It takes the rows of different states for independent, also those of samples. Where they are not, it is far too small;
-    `value_variance` of the samples is not.
+    """Posterior covariance of the values of a policy across states.
 
     Args:
         source: a `DirichletNormal` posterior or the belief of an agent (exact moments, no key), another posterior, or samples
@@ -78,27 +77,51 @@ def value_covariance(
         policy: probabilities (S, A), or one action for each state (S,) as integers. It may leave out the terminal state of a
             posterior that has one.
         discount: in [0, 1].
-        first_order: leave out the part of second order.
-        key: for another posterior, the key of its samples.
-        num_models: for another posterior, the number of samples.
+        estimator: "closed-form", "first-order", which leaves out its part of second order, or "ensemble-var", the covariance
+            over the members' own values. By default as in `value_variance`. The closed form takes the rows of different
+            states for independent, also those of samples, and is far too small where they are not.
+        key: for a posterior that is sampled, the key of its samples.
+        num_models: for a posterior that is sampled, the number of samples.
         ddof: with samples, moments divide by N - ddof.
-        horizon: number of steps that the values count, at discount 1 too; without it they never end. Every step then has rows
-            of its own, drawn anew from the posterior: no row is met twice, and the answer is exact for that posterior.
+        horizon: number of steps that the values count, at discount 1 too; without it they never end. The closed form then
+            takes every step's rows for fresh draws of the posterior, and is exact for these.
 
     Example:
         >>> value_covariance(ubex.DirichletNormal(3, 2), [0, 0, 0], 0.9).covariance.shape
         (3, 3)
     """
-    discount, first_order = checks.discount_factor(discount), checks.flag("first_order", first_order)
-    problem = moments(posterior_of(source), key, num_models, ddof)
-    level = functools.partial(raised, offset=problem.offset, discount=discount, horizon=horizon)
-    if horizon is not None:
-        now = unrolled_form(problem, (policy, policy), discount, horizon, first_order).now
-        return ValueCovariance(no_negative_variance(now.covariance), np.asarray(level(now.first)), True)
+    known, discount, name, steps = asked(source, discount, estimator, horizon)
+    if name == FROM_MEMBERS:
+        members = ensemble(known, key, num_models, ddof, 2, f"estimator {name!r}")
+        choice = jnp.asarray(members.policy(policy))
+        off = deviations(members.values(choice, discount, steps), ddof)
+        mean = values_in(members.mean, choice, discount, members.terminal(choice, discount, steps), steps)
+        return ValueCovariance(off.T @ off, np.asarray(raised(mean, members.offset, discount, steps)), True, name)
+    problem, first_order = moments(known, key, num_models, ddof), name == "first-order"
+    level = functools.partial(raised, offset=problem.offset, discount=discount, horizon=steps)
+    if steps is not None:
+        now = unrolled_form(problem, (policy, policy), discount, steps, first_order).now
+        return ValueCovariance(no_negative_variance(now.covariance), np.asarray(level(now.first)), True, name)
     side = solve(problem, policy, discount)
     local, _, _ = evaluate(problem.rows, side, discount, first_order)
     covariance = form.covariance((side.root, side.root), local.states)
-    return ValueCovariance(no_negative_variance(covariance), np.asarray(level(side.v)), bool(local.converged))
+    return ValueCovariance(no_negative_variance(covariance), np.asarray(level(side.v)), bool(local.converged), name)
+
+
+def asked(
+    source: Source, discount: float, estimator: str | None, horizon: int | None
+) -> tuple[MDP | Posterior, float, str, int | None]:
+    """What is looked at, the discount, the estimator and the number of steps, checked."""
+    known = posterior_of(source)
+    name = default_for(known, horizon) if estimator is None else checks.one_of("estimator", estimator, COVARIANCES)
+    return known, checks.discount_factor(discount), name, None if horizon is None else checks.steps("horizon", horizon)
+
+
+def deviations(values: Float[np.ndarray, "N S"], ddof: int) -> Float[np.ndarray, "N S"]:
+    """From the mean of the members, such that products add up to covariances."""
+    apart = values - values[:1]  # identical members give zeros
+    found: np.ndarray = (apart - apart.mean(axis=0)) / np.sqrt(len(values) - ddof)
+    return found
 
 
 def no_negative_variance(covariance: Float[Array, "S S"]) -> Float[np.ndarray, "S S"]:
@@ -115,16 +138,15 @@ def policy_difference(
     other: ArrayLike,
     discount: float,
     *,
-    first_order: bool = False,
+    estimator: str | None = None,
     key: KeyLike | None = None,
     num_models: int = 1000,
     ddof: int = 0,
     horizon: int | None = None,
 ) -> PolicyDifference:
-    """Posterior mean and variance of V(policy) - V(other) in every state, by the closed form.
+    """Posterior mean and variance of V(policy) - V(other) in every state.
 
-    What both policies do in a state they do under the same unknown row, so much of the uncertainty cancels. The rows of
-    different states are taken for independent, as in `value_covariance`.
+    What both policies do in a state they do under the same unknown row, so much of the uncertainty cancels.
     Both are probabilities (S, A) or actions (S,); the other arguments are those of `value_covariance`.
 
     Example:
@@ -132,17 +154,22 @@ def policy_difference(
         >>> found.mean.shape, found.variance.shape
         ((3,), (3,))
     """
-    discount, first_order = checks.discount_factor(discount), checks.flag("first_order", first_order)
-    problem = moments(posterior_of(source), key, num_models, ddof, TWO_POLICIES)
-    if horizon is not None:
-        steps = checks.steps("horizon", horizon)
+    known, discount, name, steps = asked(source, discount, estimator, horizon)
+    if name == FROM_MEMBERS:
+        members = ensemble(known, key, num_models, ddof, 2, f"estimator {name!r}")
+        both = (jnp.asarray(members.policy(policy)), jnp.asarray(members.policy(other)))
+        ends = tuple(members.terminal(one, discount, steps) for one in both)
+        spread = (deviations(members.gaps(both, discount, steps), ddof) ** 2).sum(axis=0)
+        return PolicyDifference(gap(members.mean, both, discount, ends, steps), spread, True, name)
+    problem, first_order = moments(known, key, num_models, ddof, TWO_POLICIES), name == "first-order"
+    if steps is not None:
         choices = tuple(probabilities(problem, choice) for choice in (policy, other))
         ahead = _unrolled_difference(problem.rows, jnp.asarray(problem.mean.r), choices, discount, steps, first_order)
         apart = jnp.maximum(jnp.diag(ahead.covariance.apart), 0.0)
-        return PolicyDifference(np.asarray(ahead.above), np.asarray(apart), True)
+        return PolicyDifference(np.asarray(ahead.above), np.asarray(apart), True, name)
     sides = tuple(solve(problem, choice, discount) for choice in (policy, other))
     mean, variance, converged = _difference(problem.rows, jnp.asarray(problem.mean.r), sides, discount, first_order)
-    return PolicyDifference(np.asarray(mean), np.asarray(jnp.maximum(variance, 0.0)), bool(converged))
+    return PolicyDifference(np.asarray(mean), np.asarray(jnp.maximum(variance, 0.0)), bool(converged), name)
 
 
 def variance(

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ubex.calls import covariance
-from ubex.calls.variance import FROM_MEMBERS, over_chunks
+from ubex.calls.source import FROM_MEMBERS
+from ubex.calls.variance import over_chunks
 from ubex.closed_form import DirichletRows, Rows, Table
 from ubex.estimators import Estimator, find
 from ubex.tabular import bellman

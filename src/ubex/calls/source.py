@@ -13,11 +13,14 @@ from ubex import checks
 from ubex.keys import as_key
 from ubex.tabular.belief import LearnedBelief
 from ubex.tabular.posterior import INSTEAD, TabularPosterior
+from ubex.tabular.sparse import SparsePosterior
 from ubex.types import MDP, InputError, KeyLike, Posterior
 
 Source = MDP | Posterior | LearnedBelief
 CALL_COPIES = 3
 """Memory that a call takes at its peak, in sizes of its samples (tests/test_project.py)."""
+FROM_MOMENTS, FROM_MEMBERS = "closed-form", "ensemble-var"
+"""What is chosen for a posterior whose moments are known, and for samples (docs/first-variance.md has the errors of both)."""
 FAR = 1e3
 """Rewards have a common offset where their middle is this many times what they differ by."""
 
@@ -25,6 +28,11 @@ FAR = 1e3
 def posterior_of(source: Source) -> MDP | Posterior:
     """The source itself; what an agent has learned becomes the posterior that it stands for."""
     return source.posterior() if isinstance(source, LearnedBelief) else source
+
+
+def default_for(source: MDP | Posterior | SparsePosterior, horizon: int | None) -> str:
+    """The estimator that is chosen. Over a number of steps the closed form answers another question: docs/equations.md."""
+    return FROM_MOMENTS if isinstance(source, TabularPosterior | SparsePosterior) and horizon is None else FROM_MEMBERS
 
 
 def resolve(

@@ -15,32 +15,18 @@ from numpy.typing import ArrayLike
 from ubex import checks
 from ubex.calls import covariance, sparse
 from ubex.calls.answers import ValueVariance
-from ubex.calls.covariance import ArrayOrHost
-from ubex.calls.source import Source, common_offset, mean_of, policy_in, posterior_of, raised, resolve
+from ubex.calls.members import ArrayOrHost, ensemble, on_device, values
+from ubex.calls.source import FROM_MEMBERS, Source, default_for, posterior_of, raised
 from ubex.estimators import Estimator, find, name_of
 from ubex.precision import float64
 from ubex.tabular import bellman, uncertainty, unrolled
 from ubex.tabular.assumptions import visits_no_state_twice
 from ubex.tabular.bellman import Policy, Scalar, Values
-from ubex.tabular.posterior import TabularPosterior
 from ubex.tabular.sparse import SparsePosterior
-from ubex.tabular.terminal import terminal_states
-from ubex.types import MDP, InputError, KeyLike, Posterior, UbexWarning
+from ubex.types import MDP, InputError, KeyLike, UbexWarning
 
-FROM_MOMENTS, FROM_MEMBERS = "closed-form", "ensemble-var"
-"""What is chosen for a posterior whose moments are known, and for samples (docs/first-variance.md has the errors of both)."""
 ASKED_MODELS, CHOSEN_MODELS = 5, 100
 """Samples of a posterior for an estimator that was asked for, as in the paper, and for one that was chosen."""
-CHUNK_BYTES = 40 * 10**6
-MAX_CHUNKS = 16
-"""Large ensembles are handled in at most this many chunks of at least `CHUNK_BYTES`, so that temporary arrays stay small.
-Chunks are larger than 32 MiB because glibc gives smaller blocks back late, if ever."""
-
-# Compiled in pieces, not whole: a matrix is made in one call and factorised in another, because XLA's threads and those of
-# the linear algebra library slow each other down inside one call (docs/comparison.md has the numbers).
-_equation = jax.jit(bellman.equation)
-_solve = jax.jit(jnp.linalg.solve)
-_with_actions = jax.jit(bellman.with_actions)
 _next_values = jax.jit(bellman.next_values, static_argnames="needs_chi_square")
 _changes = jax.jit(bellman.changes)
 _gap_rewards = jax.jit(bellman.gap_rewards)
@@ -126,35 +112,22 @@ def value_variance(
         if not converged:
             warn(f"{name} did not converge, so its variances are of first order, too small; better: estimator={FROM_MEMBERS!r}")
         return answer._replace(estimator=name)
-    p, r = resolve(posterior, key, num_models, ddof, at_least=chosen.min_models, what=f"estimator {name!r}")
-    choice = policy_in(posterior, policy, *p.shape[1:3])
-    terminal = jnp.asarray(terminal_states(p, r, choice)) if discount == 1.0 and steps is None else None
-    actions = jnp.asarray(choice)
-    if isinstance(posterior, MDP):
-        average = bellman.mean_mdp(on_device(p, r, part) for part in chunk_slices(p.shape[0], p.nbytes))
-    else:
-        average = MDP(*map(jnp.asarray, mean_of(posterior, p.shape[1:])))
-    offset = 0.0 if chosen.needs_chi_square else common_offset(r)
-    if offset:
-        r, average = r - offset, MDP(average.p, jnp.asarray(average.r) - offset)
+    known = ensemble(posterior, key, num_models, ddof, chosen.min_models, f"estimator {name!r}", level=chosen.needs_chi_square)
+    choice = known.policy(policy)
+    actions, terminal = jnp.asarray(choice), known.terminal(choice, discount, steps)
     if steps is None:
-        parts = chunk_slices(p.shape[0], p.nbytes)
-        result = over_chunks(chosen, p, r, average, actions, discount, terminal, float(u_min), ddof, parts)
-    else:
-        result = _unrolled(
-            chosen, on_device(p, r, slice(None)), average, actions, discount, steps, u_min=float(u_min), ddof=ddof
+        result = over_chunks(
+            chosen, known.p, known.r, known.mean, actions, discount, terminal, float(u_min), ddof, known.chunks()
         )
-    means = (raised(mean, offset, discount, steps) for mean in (result.mean.v, result.mean.q))
+    else:
+        samples = on_device(known.p, known.r, slice(None))
+        result = _unrolled(chosen, samples, known.mean, actions, discount, steps, u_min=float(u_min), ddof=ddof)
+    means = (raised(mean, known.offset, discount, steps) for mean in (result.mean.v, result.mean.q))
     v, q, v_mean, q_mean, local = (np.asarray(field) for field in (result.v, result.q, *means, result.local_q))
-    if chosen.acyclic and not visits_no_state_twice(p):
+    if chosen.acyclic and not visits_no_state_twice(known.p):
         share = f", and u was below u_min at {float(result.clipped):.0%} of states and actions" if result.clipped else ""
         warn(f"{name} assumes that no state is visited twice, but one can be{share}; better: estimator={default!r}")
     return ValueVariance(v, q, v_mean, q_mean, local, name)
-
-
-def default_for(source: MDP | Posterior | SparsePosterior, horizon: int | None) -> str:
-    """The estimator that is chosen. Over a number of steps the closed form answers another question: docs/equations.md."""
-    return FROM_MOMENTS if isinstance(source, TabularPosterior | SparsePosterior) and horizon is None else FROM_MEMBERS
 
 
 def warn(message: str) -> None:
@@ -202,21 +175,3 @@ def over_chunks(
     local = rewards(u_min=u_min)
     found = _propagate(*local, average, mean_values, policy, discount, terminal)
     return found._replace(clipped=jnp.mean(rewards(u_min=-jnp.inf)[1] < local[1]))
-
-
-def on_device(p: Float[ArrayOrHost, "N S A S"], r: Float[ArrayOrHost, "N S A"], part: slice) -> MDP:
-    """Some members of the ensemble, where JAX computes."""
-    return MDP(jax.device_put(p[part]), jax.device_put(r[part]))
-
-
-def values(mdp: MDP, policy: Policy, discount: Scalar, terminal: Bool[jax.Array, " S"] | None) -> Values:
-    """`bellman.solve` in three compiled pieces."""
-    solved: Values = _with_actions(mdp, _solve(*_equation(mdp, policy, discount, terminal)), discount)
-    return solved
-
-
-def chunk_slices(num_models: int, num_bytes: int) -> list[slice]:
-    """Equal chunks, but for the last, of an ensemble of that size."""
-    number = max(1, min(num_models, MAX_CHUNKS, num_bytes // CHUNK_BYTES))
-    size = -(-num_models // number)
-    return [slice(start, start + size) for start in range(0, num_models, size)]

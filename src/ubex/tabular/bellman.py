@@ -18,6 +18,8 @@ from ubex.types import MDP, NextValues
 
 Policy = Float[Array, "S A"] | Int[Array, " S"]
 Scalar = float | Float[Array, ""]
+Equation = tuple[Float[Array, "*n S S"], Float[Array, "*n S 1"]]
+"""A matrix and a right-hand side, of one MDP or of each of N."""
 
 
 class Values(NamedTuple):
@@ -64,14 +66,17 @@ def backup(mdp: MDP, v: Float[Array, " S"], discount: Scalar) -> Float[Array, "S
     return jnp.asarray(mdp.r) + discount * (jnp.asarray(mdp.p) @ v)
 
 
-def equation(
-    mdp: MDP, policy: Policy, discount: Scalar, terminal: Bool[Array, " S"] | None = None
-) -> tuple[Float[Array, "*n S S"], Float[Array, "*n S 1"]]:
+def equation(mdp: MDP, policy: Policy, discount: Scalar, terminal: Bool[Array, " S"] | None = None) -> Equation:
     """Matrix and right-hand side of the Bellman equation of one MDP or, with a leading axis, of each of N."""
     p, r = jnp.asarray(mdp.p), jnp.asarray(mdp.r)
     if p.ndim == 4:
         return jax.vmap(lambda p, r: equation(MDP(p, r), policy, discount, terminal))(p, r)
     return system(p, policy, discount, terminal), policy_average(r, policy)[:, None]
+
+
+def gap_side(first: Equation, second: Equation, v: Float[Array, "*n S 1"]) -> Float[Array, "*n S 1"]:
+    """Right-hand side of the equation with the first matrix for the values of one policy minus v, those of another."""
+    return first[1] - second[1] - (first[0] - second[0]) @ v
 
 
 def with_actions(mdp: MDP, v: Float[Array, "*n S 1"], discount: Scalar) -> Values:

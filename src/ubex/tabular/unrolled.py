@@ -19,7 +19,7 @@ from ubex import closed_form as form
 from ubex.closed_form import Pair, Rows
 from ubex.estimators import Estimator
 from ubex.tabular import bellman, uncertainty
-from ubex.tabular.bellman import Policy, Scalar, Values
+from ubex.tabular.bellman import Equation, Policy, Scalar, Values
 from ubex.tabular.uncertainty import Uncertainty
 from ubex.types import MDP
 
@@ -139,6 +139,18 @@ def values(mdp: MDP, policy: Policy, discount: Scalar, horizon: Steps) -> Values
 
     found: Values = jax.lax.fori_loop(0, horizon, step, Values(start[..., 0], start))
     return found
+
+
+def gap(first: Equation, second: Equation, horizon: Steps) -> Float[Array, "*n S 1"]:
+    """Values over `horizon` steps of the policy with the first equation minus those with the second."""
+
+    def step(_: Steps, after: tuple[Array, Array]) -> tuple[Array, Array]:
+        v, above = after
+        return second[1] + v - second[0] @ v, bellman.gap_side(first, second, v) + above - first[0] @ above
+
+    nothing = jnp.zeros_like(first[1])
+    above: Array = jax.lax.fori_loop(0, horizon, step, (nothing, nothing))[1]
+    return above
 
 
 def back(mdp: MDP, after: Values, policy: Policy, discount: Scalar) -> Values:
