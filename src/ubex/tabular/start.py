@@ -1,7 +1,7 @@
 """Planning for the start: a policy whose mean + gain * standard deviation is large at the state in which episodes begin.
 
 Policy iteration raises the optimistic value of every state at once. No theorem says that it succeeds: a standard deviation is
-no sum of rewards, so what is best at one state need not be at another, and the closed form cycles. Here one number counts,
+no sum of rewards, so what is best at one state need not be at another. Here one number counts,
 
     J = m(s0) + gain * sd(s0),   sd(s0)^2 = sum over t of G(s0,t)^2 l(t),
 
