@@ -12,6 +12,7 @@ import pytest
 from ubex import MDP, DirichletNormal, Transitions, value_variance
 from ubex.envs.base import rollout
 from ubex.envs.deep_sea import deep_sea
+from ubex.envs.n_room import n_room
 from ubex.tabular import agents
 from ubex.tabular.agents import METHODS, AgentConfig
 from ubex.tabular.belief import mean_model, observe, prior, reward_posterior
@@ -78,6 +79,19 @@ def test_the_closed_form_plans_with_the_variance_of_the_public_call(name: str, b
         expected = value_variance(posterior, policy, 0.99, estimator=name)
         np.testing.assert_allclose(average.q[:-1], expected.q_mean[:-1], rtol=1e-8, atol=1e-10)
         np.testing.assert_allclose(variance[:-1], expected.q[:-1], rtol=1e-6)
+
+
+def test_policy_iteration_on_the_closed_form_ends_where_rows_are_met_again() -> None:
+    """Three rooms: without the part of the variance that counts these rows twice, it cycles with each of these beliefs."""
+    env, config = n_room(3), AgentConfig(method="closed-form", prior_mass=2.0)
+    belief = prior(env.num_states, env.num_actions, 2)
+    for episode in range(4):
+        policy = np.random.default_rng(episode).integers(env.num_actions, size=env.num_states + 1)
+        belief = observe(belief, rollout(env, jax.random.key(episode), jnp.asarray(policy, jnp.int32)), 1)
+        reward, deviation = reward_posterior(belief, 1.0, 1e6)
+        model = agents.planning_model(config, jax.random.key(0), belief, mean_model(belief, reward, 2.0), deviation)
+        first = jnp.zeros(env.num_states + 1, jnp.int32)
+        assert policy_iteration(config.optimism(), jax.random.key(1), model, first).converged, episode
 
 
 @pytest.mark.parametrize(
