@@ -54,7 +54,7 @@ def test_a_plan_that_goes_on_from_the_last_one_needs_fewer_improvements() -> Non
     for plan_from in ("random", "last"):
         config = AgentConfig("closed-form", repeats=6, prior_mass=8.0, plan_from=plan_from)
         with jax.enable_x64(True):
-            found[plan_from] = run_episodes(env, config, jax.random.key(0), begin(env), jnp.arange(20))[1]
+            found[plan_from] = run_episodes(env, config, jax.random.key(0), begin(env), jnp.arange(30))[1]
     unsolved = {name: int((np.asarray(out.returns) < 0.5).sum()) for name, out in found.items()}
     assert max(unsolved.values()) <= 12, unsolved
     assert found["last"].steps[0] == found["random"].steps[0], "the first plan begins with the same random policy"
