@@ -94,9 +94,10 @@ def value_covariance(
     if name == FROM_MEMBERS:
         members = ensemble(known, key, num_models, ddof, 2, f"estimator {name!r}")
         choice = jnp.asarray(members.policy(policy))
-        off = deviations(members.values(choice, discount, steps), ddof)
-        mean = values_in(members.mean, choice, discount, members.terminal(choice, discount, steps), steps)
-        return ValueCovariance(off.T @ off, np.asarray(raised(mean, members.offset, discount, steps)), True, name)
+        terminal = members.terminal(choice, discount, steps)
+        values = functools.partial(values_in, policy=choice, discount=discount, terminal=terminal, horizon=steps)
+        off, mean = deviations(members.each(values), ddof), raised(values(members.mean), members.offset, discount, steps)
+        return ValueCovariance(off.T @ off, np.asarray(mean), True, name)
     problem, first_order = moments(known, key, num_models, ddof), name == "first-order"
     level = functools.partial(raised, offset=problem.offset, discount=discount, horizon=steps)
     if steps is not None:
@@ -158,9 +159,10 @@ def policy_difference(
     if name == FROM_MEMBERS:
         members = ensemble(known, key, num_models, ddof, 2, f"estimator {name!r}")
         both = (jnp.asarray(members.policy(policy)), jnp.asarray(members.policy(other)))
-        ends = tuple(members.terminal(one, discount, steps) for one in both)
-        spread = (deviations(members.gaps(both, discount, steps), ddof) ** 2).sum(axis=0)
-        return PolicyDifference(gap(members.mean, both, discount, ends, steps), spread, True, name)
+        terminals = tuple(members.terminal(one, discount, steps) for one in both)
+        gaps = functools.partial(gap, policies=both, discount=discount, terminals=terminals, horizon=steps)
+        spread = (deviations(members.each(gaps), ddof) ** 2).sum(axis=0)
+        return PolicyDifference(gaps(members.mean), spread, True, name)
     problem, first_order = moments(known, key, num_models, ddof, TWO_POLICIES), name == "first-order"
     if steps is not None:
         choices = tuple(probabilities(problem, choice) for choice in (policy, other))

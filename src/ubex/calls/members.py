@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -57,21 +57,9 @@ class Ensemble(NamedTuple):
         """Parts of the ensemble that are handled one after the other."""
         return chunk_slices(self.p.shape[0], self.p.nbytes)
 
-    def values(self, policy: Policy, discount: float, horizon: int | None) -> Float[np.ndarray, "N S"]:
-        """The values of the policy in every member."""
-        terminal = self.terminal(policy, discount, horizon)
-        found = []
-        for part in self.chunks():
-            chunk = on_device(self.p, self.r, part)
-            found.append(values_in(chunk, policy, discount, terminal, horizon))
-        return np.concatenate(found)
-
-    def gaps(self, policies: tuple[Policy, Policy], discount: float, horizon: int | None) -> Float[np.ndarray, "N S"]:
-        """The values of the first policy minus those of the second in every member; no value is subtracted from another."""
-        terminals = tuple(self.terminal(policy, discount, horizon) for policy in policies)
-        return np.concatenate(
-            [gap(on_device(self.p, self.r, part), policies, discount, terminals, horizon) for part in self.chunks()]
-        )
+    def each(self, found: Callable[[MDP], Float[np.ndarray, "n S"]]) -> Float[np.ndarray, "N S"]:
+        """What is found in every member."""
+        return np.concatenate([found(on_device(self.p, self.r, part)) for part in self.chunks()])
 
 
 def ensemble(
@@ -104,7 +92,7 @@ def values_in(mdp: MDP, policy: Policy, discount: Scalar, terminal: Terminal, ho
 def gap(
     mdp: MDP, policies: tuple[Policy, Policy], discount: Scalar, terminals: Sequence[Terminal], horizon: int | None
 ) -> Float[np.ndarray, "*n S"]:
-    """Values of the first policy minus those of the second in one MDP or, with a leading axis, in each of N."""
+    """Values of the first policy minus those of the second, in one MDP or in each of N; no value is subtracted from another."""
     first, second = (_equation(mdp, policy, discount, ends) for policy, ends in zip(policies, terminals, strict=True))
     if horizon is not None:
         return np.asarray(_unrolled_gap(first, second, horizon)[..., 0])
