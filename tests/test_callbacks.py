@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,13 @@ def test_progress_prints_lines() -> None:
     quiet(info(None, 30))
     quiet(info(None, 40))
     assert len(file.getvalue().splitlines()) == 3
+
+
+@pytest.mark.parametrize(("kind", "losses", "said"), [("deep", {}, True), ("deep", {"w": 1.0}, False), ("tabular", {}, False)])
+def test_progress_says_when_a_deep_agent_does_not_train_yet(kind: str, losses: dict[str, float], said: bool) -> None:
+    file = io.StringIO()
+    Progress(0.0, file)(info(SimpleNamespace(kind=kind), 10)._replace(losses=losses))
+    assert file.getvalue().endswith(", not training yet\n") == said
 
 
 def test_compiling_is_not_counted_into_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,6 +157,8 @@ class StopOnReward:
 class Progress:
     """Prints a line now and then, with the time that is left as soon as gradient rounds have been measured.
 
+    A deep agent does not train in its first `initial_steps`, and the lines say so.
+
     Example:
         >>> agent = ubex.Agent("psrl", "deep-sea", env_args={"size": 3})
         >>> agent.learn(3, Progress(file=sys.stdout)).steps
@@ -183,7 +185,8 @@ class Progress:
         if self._since[0] < now and info.step > self._since[1]:
             rate = (info.step - first) / (now - began)
             speed = f", {rate:.3g} steps/s" + (f", {duration((info.goal - info.step) / rate)} left" if trains else "")
-        line = f"step {info.step} of {info.goal}, {info.kind} {info.episode}, return {info.reward:.6g}{speed}"
+        waits = "" if trains or getattr(info.agent, "kind", "") != "deep" else ", not training yet"
+        line = f"step {info.step} of {info.goal}, {info.kind} {info.episode}, return {info.reward:.6g}{speed}{waits}"
         out = self.file or sys.stderr
         out.write(f"{line}\n")
         out.flush()
