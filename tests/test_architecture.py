@@ -14,7 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     {"types", "lazy"},
     {"precision", "checks", "imports", "ube", "closed_form"},
-    {"fields", "keys"},
+    {"fields", "keys", "returns"},
     {"estimators", "envs"},
     {"tabular", "deep"},
     {"calls"},

@@ -119,6 +119,8 @@ class SampledRows(NamedTuple):
     p: Float[Array, "N S A S"]
     """Deviations of the samples from the mean."""
     r: Float[Array, "N S A"]
+    scale: float = 1.0
+    """By how much deviations were enlarged, for variances that divide by N - ddof."""
 
     def known(self, values: Pair, discount: Scalar, paid: tuple[float, float] = (1.0, 1.0)) -> Float[Array, "S A A"]:
         """Covariance of paid r + discount p v for fixed next values."""
@@ -127,15 +129,15 @@ class SampledRows(NamedTuple):
 
     def trace(self, roots: Pair) -> Callable[[Float[Array, " S"]], Float[Array, "S A A"]]:
         """tr(Sigma C): the mean over samples of (p - pbar) C (p' - pbar')."""
-        products = self._products(roots)
+        products = self.products(roots)
         return lambda local: products @ local
 
     def averaged_trace(self, roots: Pair, policies: Pair) -> Callable[[Float[Array, " S"]], Float[Array, " S"]]:
         """l -> the policies' average of `trace`."""
-        matrix = jnp.einsum("sa,sabt,sb->st", policies[0], self._products(roots), policies[1])
+        matrix = jnp.einsum("sa,sabt,sb->st", policies[0], self.products(roots), policies[1])
         return lambda local: matrix @ local
 
-    def _products(self, roots: Pair) -> Float[Array, "S A A S"]:
+    def products(self, roots: Pair) -> Float[Array, "S A A S"]:
         """The mean over samples of ((p - pbar) X)_t ((p' - pbar') Y)_t."""
 
         def one(total: Float[Array, "S A A S"], deviation: Float[Array, "S A S"]) -> tuple[Float[Array, "S A A S"], None]:

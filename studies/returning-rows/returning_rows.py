@@ -73,18 +73,16 @@ def squares(alpha: np.ndarray, top: np.ndarray, below: np.ndarray) -> tuple[np.n
 
     1 / z = int exp(-t z) dt and 1 / z^2 = int t exp(-t z) dt, and under the exponential every g is a gamma variable again.
     """
-    u, weights = np.polynomial.legendre.leggauss(NODES)
-    u, weights = 0.5 * (u + 1.0), 0.5 * weights
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
     first, second = np.zeros(len(alpha)), np.zeros(len(alpha))
-    held = np.maximum(alpha.sum(-1, keepdims=True), 1.0)
-    for at, weight in zip(u, weights, strict=True):
-        t = at / (1.0 - at) / held  # so that the integrand has one scale, whatever the counts
-        step = weight / (1.0 - at) ** 2 / held[:, 0]
-        shrunk = 1.0 + t * below
-        density = np.exp(-(alpha * np.log(shrunk)).sum(-1)) * step
+    total = alpha.sum(-1)
+    for u, weight in zip(0.5 * (nodes + 1.0), 0.5 * weights, strict=True):
+        t = np.expm1(-2.0 * np.log(u) / total)  # so that the integrand has no singular end, whatever the counts
+        shrunk = 1.0 + t[:, None] * below
+        density = np.exp(-(alpha * np.log(shrunk)).sum(-1)) * (1.0 + t) * 2.0 * weight / (total * u)
         mean = (alpha * top / shrunk).sum(-1)
         first += density * mean
-        second += density * t[:, 0] * ((alpha * (top / shrunk) ** 2).sum(-1) + mean**2)
+        second += density * t * ((alpha * (top / shrunk) ** 2).sum(-1) + mean**2)
     return first, second
 
 

@@ -15,12 +15,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 from numpy.typing import ArrayLike
 
-from ubex import checks
+from ubex import checks, returns
 from ubex import closed_form as form
 from ubex.calls.answers import PolicyDifference, ValueCovariance, ValueVariance
 from ubex.calls.members import ArrayOrHost, ensemble, gap, values_in
 from ubex.calls.source import FROM_MEMBERS, Source, common_offset, default_for, policy_in, posterior_of, raised, resolve
 from ubex.closed_form import DirichletRows, Local, Rows, SampledRows, Table
+from ubex.estimators.base import Closed
 from ubex.precision import float64
 from ubex.tabular import unrolled
 from ubex.tabular.posterior import INSTEAD, TabularPosterior
@@ -104,7 +105,7 @@ def value_covariance(
         now = unrolled_form(problem, (policy, policy), discount, steps, first_order).now
         return ValueCovariance(no_negative_variance(now.covariance), np.asarray(level(now.first)), True, name)
     side = solve(problem, policy, discount)
-    local, _, _ = evaluate(problem.rows, side, discount, first_order)
+    local, _, _ = evaluate(problem.rows, side, discount, "first-order" if first_order else "full")
     covariance = form.covariance((side.root, side.root), local.states)
     return ValueCovariance(no_negative_variance(covariance), np.asarray(level(side.v)), bool(local.converged), name)
 
@@ -175,17 +176,17 @@ def policy_difference(
 
 
 def variance(
-    problem: Problem, policy: ArrayLike, discount: float, horizon: int | None, first_order: bool
+    problem: Problem, policy: ArrayLike, discount: float, horizon: int | None, closed: Closed
 ) -> tuple[ValueVariance, bool]:
     """The answer of `value_variance` by the closed form, and whether the fixed point was reached."""
     level = functools.partial(raised, offset=problem.offset, discount=discount, horizon=horizon)
     if horizon is not None:
-        step = unrolled_form(problem, (policy, policy), discount, horizon, first_order)
+        step = unrolled_form(problem, (policy, policy), discount, horizon, closed == "first-order")
         fields = (jnp.diag(step.now.covariance), step.variance, level(step.now.first), level(step.q), step.local)
         converged = True
     else:
         side = solve(problem, policy, discount)
-        local, v, q = evaluate(problem.rows, side, discount, first_order)
+        local, v, q = evaluate(problem.rows, side, discount, closed)
         q_mean = jnp.asarray(np.asarray(problem.mean.r) + discount * np.asarray(problem.rows.mean.expect(side.v)))
         fields, converged = (v, q, level(side.v), level(q_mean), local.actions), bool(local.converged)
     arrays = [np.asarray(field) for field in fields]
@@ -226,7 +227,7 @@ def sample_moments(p: Float[ArrayOrHost, "N S A S"], r: Float[ArrayOrHost, "N S 
     scale = (p.shape[0] / (p.shape[0] - ddof)) ** 0.5
     centre, level = (x[0] + (x - x[:1]).mean(axis=0) for x in (p, r))  # identical members give that very member
     rows = SampledRows(
-        Table(jnp.asarray(centre)), jnp.asarray(scale * (p - centre[None])), jnp.asarray(scale * (r - level[None]))
+        Table(jnp.asarray(centre)), jnp.asarray(scale * (p - centre[None])), jnp.asarray(scale * (r - level[None])), scale
     )
     return MDP(jnp.asarray(centre), jnp.asarray(level)), rows
 
@@ -265,11 +266,14 @@ def side_of(library: ModuleType, mean: MDP, choice: ArrayOrHost, discount: form.
     return Side(policy, rows, root, root @ library.sum(policy * r, axis=1))
 
 
-@functools.partial(jax.jit, static_argnames="first_order")
-def evaluate(rows: Rows, side: Side, discount: form.Scalar, first_order: bool) -> tuple[Local, Array, Array]:
+@functools.partial(jax.jit, static_argnames="closed")
+def evaluate(rows: Rows, side: Side, discount: form.Scalar, closed: Closed) -> tuple[Local, Array, Array]:
     """As one program: both parts need the product of the mean with the root, by far the largest, and it is made once."""
-    pairs = ((side.root, side.root), (side.v, side.v), (side.policy, side.policy))
-    local = form.local_uncertainty(rows, *pairs, discount, first_order)
+    if closed == "integral":
+        local = returns.local_uncertainty(rows, side.root, side.v, side.policy, discount)
+    else:
+        pairs = ((side.root, side.root), (side.v, side.v), (side.policy, side.policy))
+        local = form.local_uncertainty(rows, *pairs, discount, closed == "first-order")
     return local, *form.variances(rows, side.root, local, discount)
 
 

@@ -17,6 +17,7 @@ from ubex.calls.source import FROM_MEMBERS
 from ubex.calls.variance import over_chunks
 from ubex.closed_form import DirichletRows, Rows, Table
 from ubex.estimators import Estimator, find
+from ubex.estimators.base import Closed
 from ubex.tabular import bellman
 from ubex.tabular.bellman import Policy, Scalar, Values
 from ubex.tabular.uncertainty import Uncertainty
@@ -56,7 +57,7 @@ def value_variance(
     chosen, r = find(estimator), jnp.broadcast_to(r, p.shape[:-1])
     if chosen.closed is not None:
         mean, rows = covariance.sample_moments(p, r, ddof)
-        return _closed_form(rows, mean, policy, discount, terminal, chosen.closed == "first-order")
+        return _closed_form(rows, mean, policy, discount, terminal, chosen.closed)
     average = bellman.mean_mdp([MDP(p, r)])
     return over_chunks(chosen, p, r, average, policy, discount, terminal, u_min, ddof, [slice(None)])
 
@@ -85,16 +86,16 @@ def dirichlet_variance(
     total = jnp.sum(alpha, axis=-1)
     mean = MDP(alpha / total[..., None], r_mean)
     rows = DirichletRows(Table(jnp.asarray(mean.p)), total, r_variance)
-    return _closed_form(rows, mean, policy, discount, terminal, first_order)
+    return _closed_form(rows, mean, policy, discount, terminal, "first-order" if first_order else "full")
 
 
 def _closed_form(
-    rows: Rows, mean: MDP, policy: Policy, discount: Scalar, terminal: Bool[Array, " S"] | None, first_order: bool
+    rows: Rows, mean: MDP, policy: Policy, discount: Scalar, terminal: Bool[Array, " S"] | None, closed: Closed
 ) -> Uncertainty:
     rewards = jnp.asarray(mean.r)
     if bellman.is_deterministic(policy):
         policy = jax.nn.one_hot(policy, rewards.shape[1], dtype=rewards.dtype)
     side = covariance.side_of(jnp, mean, policy, discount, terminal)
-    local, v, q = covariance.evaluate(rows, side, discount, first_order)
+    local, v, q = covariance.evaluate(rows, side, discount, closed)
     values = Values(side.v, rewards + discount * rows.mean.expect(side.v))
     return Uncertainty(v, q, values, local.states, local.actions)

@@ -31,7 +31,7 @@ def variance(
 ) -> tuple[ValueVariance, bool]:
     """The answer, and whether the fixed point of the closed form was reached."""
     drawn = estimator is ESTIMATORS["ensemble-var"]
-    if estimator.closed is None and not drawn:
+    if estimator.closed in (None, "integral") and not drawn:
         raise InputError(f"a SparsePosterior is for closed-form, first-order and ensemble-var, not for {name}")
     if horizon is not None:
         raise InputError("a SparsePosterior has no horizon: leave horizon= out")

@@ -107,8 +107,9 @@ def value_variance(
             settings = (chosen, name, key, num_models, ddof, steps, starts)
             answer, converged = sparse.variance(posterior, policy, discount, *settings)
         else:
+            assert chosen.closed is not None
             problem = covariance.moments(posterior, key, num_models, ddof)
-            answer, converged = covariance.variance(problem, policy, discount, steps, chosen.closed == "first-order")
+            answer, converged = covariance.variance(problem, policy, discount, steps, chosen.closed)
         if not converged:
             warn(f"{name} did not converge, so its variances are of first order, too small; better: estimator={FROM_MEMBERS!r}")
         return answer._replace(estimator=name)

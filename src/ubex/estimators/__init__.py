@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import get_args
 
 from ubex import checks, imports
-from ubex.estimators.base import Estimator
-from ubex.estimators.closed_form import closed_form, first_order
+from ubex.estimators.base import Closed, Estimator
+from ubex.estimators.closed_form import closed_form, first_order, integral
 from ubex.estimators.ensemble_mean import ensemble_mean
 from ubex.estimators.ensemble_var import ensemble_var
 from ubex.estimators.exact_ube import exact_ube
@@ -28,6 +29,7 @@ ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
         "odonoghue": odonoghue,
         "closed-form": closed_form,
         "first-order": first_order,
+        "integral": integral,
     }
 )
 
@@ -64,7 +66,7 @@ def find(estimator: str | Estimator) -> Estimator:
         if function is not None and not callable(function):
             raise InputError(f"{name} of an Estimator must be a function, but it is {checks.shown(function)}")
     if estimator.closed is not None:
-        checks.one_of("closed of an Estimator", estimator.closed, ("full", "first-order"))
+        checks.one_of("closed of an Estimator", estimator.closed, get_args(Closed))
     checks.whole("min_models of an Estimator", estimator.min_models, 1)
     for name in ("needs_chi_square", "own_values", "acyclic"):
         checks.flag(f"{name} of an Estimator", getattr(estimator, name))

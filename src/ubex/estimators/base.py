@@ -14,6 +14,8 @@ from jaxtyping import Array, Float
 
 from ubex.types import NextValues
 
+Closed = Literal["full", "first-order", "integral"]
+
 
 class Estimator(NamedTuple):
     """One way to estimate the variance of values; see `docs/adding.md`.
@@ -31,8 +33,8 @@ class Estimator(NamedTuple):
     """(moments, ddof) -> local uncertainty, before rewards and discount."""
     direct: Callable[[Float[Array, "N *sa"], int], Float[Array, "*sa"]] | None = None
     """(member values, ddof) -> variance."""
-    closed: Literal["full", "first-order"] | None = None
-    """The closed form, whole or to first order."""
+    closed: Closed | None = None
+    """The closed form, whole, to first order, or with an integral for every row."""
     min_models: int = 2
     """The smallest ensemble for which the estimate means something."""
     needs_chi_square: bool = False

@@ -1,4 +1,4 @@
-"""`closed-form` and `first-order`: the variance from moments of the posterior, without sampling (docs/equations.md)."""
+"""`closed-form`, `first-order` and `integral`: variance from moments of the posterior, without sampling (docs/equations.md)."""
 
 from ubex.estimators.base import Estimator
 
@@ -10,4 +10,9 @@ closed_form = Estimator(
 )
 first_order = Estimator(
     summary="the closed form to first order (delta method): never diverges, too small", closed="first-order"
+)
+integral = Estimator(
+    summary="the closed form with an integral for every row: near the truth also where a row decides how often it is met",
+    closed="integral",
+    claim="exact",
 )

@@ -30,7 +30,9 @@ from ubex.types import MDP, AgentEntry, InputError, Key
 
 PSRL, BEB, UCBVI = OTHERS = ("psrl", "beb", "ucbvi")
 """Agents that have no estimator of a variance: posterior sampling, and two from elsewhere to compare with."""
-METHODS = (*ESTIMATORS, *OTHERS)
+PLANNED = tuple(name for name, estimator in ESTIMATORS.items() if estimator.closed != "integral")
+"""Estimators that agents plan with; integrals take too long to be made for every plan."""
+METHODS = (*PLANNED, *OTHERS)
 EVERYWHERE, START = PLANNERS = ("policy-iteration", "start")
 """Planners: optimistic at every state at once, or at the state in which episodes begin."""
 RANDOM, LAST = FIRST_POLICIES = ("random", "last")
@@ -41,7 +43,7 @@ Weight = Annotated[float, Within(SMALLEST, LARGEST)]
 
 
 AGENTS: Mapping[str, AgentEntry] = MappingProxyType(
-    {name: AgentEntry(f"optimistic by {name}: mean + gain * sqrt(variance)") for name in ESTIMATORS if name != "ensemble-mean"}
+    {name: AgentEntry(f"optimistic by {name}: mean + gain * sqrt(variance)") for name in PLANNED if name != "ensemble-mean"}
     | {"ensemble-mean": AgentEntry("greedy in the mean MDP: no exploration")}
     | {PSRL: AgentEntry("posterior sampling: greedy in one sampled MDP")}
     | {BEB: AgentEntry("Kolter and Ng, 2009: greedy in the mean MDP with a bonus of gain / (1 + visits and prior mass)")}
@@ -92,6 +94,8 @@ class AgentConfig:
         estimators.method(self.method, METHODS)
         needed = 1 if self.method in OTHERS else estimators.find(self.method).min_models
         checks.whole("num_models", self.num_models, needed)
+        if self.optimism().estimator.closed == "integral":
+            raise InputError("integral is for calls such as ubex.value_variance: agents plan with closed-form")
         if self.planner == START and self.optimism().estimator.closed is None:
             raise InputError(f"planner {START!r} needs the method closed-form or first-order, but the method is {self.method}")
 

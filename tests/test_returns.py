@@ -1,0 +1,161 @@
+"""An unknown row decides how often it is met itself: exact where one state is unknown, and near brute force where all are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ubex
+from ubex import returns
+from ubex.calls import covariance
+from ubex.closed_form import DirichletRows, Table
+from ubex.tabular.agents import AgentConfig
+from ubex.types import MDP, InputError
+
+RANDOM = np.random.default_rng
+
+
+@pytest.fixture(autouse=True, scope="module")
+def double() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+def brute_force(p: np.ndarray, r: np.ndarray, policy: np.ndarray, discount: float) -> tuple[np.ndarray, np.ndarray]:
+    """Variances of V and Q over members."""
+    rows, rewards = np.einsum("sa,nsat->nst", policy, p), np.einsum("sa,nsa->ns", policy, r)
+    v = np.linalg.solve(np.eye(rows.shape[-1]) - discount * rows, rewards[..., None])[..., 0]
+    q = r + discount * np.einsum("nsat,nt->nsa", p, v)
+    return v.var(axis=0), q.var(axis=0)
+
+
+def dirichlet(
+    alpha: np.ndarray, r: np.ndarray, policy: np.ndarray, discount: float, closed: str = "integral"
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """The library's variances of V and Q, for known rewards."""
+    total = jnp.asarray(alpha.sum(axis=-1))
+    mean = MDP(jnp.asarray(alpha) / total[..., None], jnp.asarray(r))
+    terminal = jnp.asarray(np.arange(len(r)) == len(r) - 1) if discount == 1.0 else None
+    side = covariance.side_of(jnp, mean, jnp.asarray(policy), discount, terminal)
+    rows = DirichletRows(Table(jnp.asarray(mean.p)), total, jnp.zeros_like(total))
+    local, v, q = covariance.evaluate(rows, side, discount, closed)
+    return np.asarray(v), np.asarray(q), bool(local.converged)
+
+
+def slippery(mass: float) -> tuple[np.ndarray, np.ndarray]:
+    """A corridor with a goal at its end, in which one move in four fails and leaves the agent where it is."""
+    size = 8
+    alpha, r = np.zeros((size, 1, size)), np.zeros((size, 1))
+    for state in range(size - 1):
+        alpha[state, 0, state], alpha[state, 0, state + 1] = 0.25 * mass, 0.75 * mass
+    alpha[-1, 0, -1], r[-1] = 1e9, 1.0
+    return alpha, r
+
+
+@pytest.mark.parametrize("discount", [0.5, 0.9, 0.99])
+def test_samples_in_which_one_state_is_unknown_are_exact(discount: float) -> None:
+    """With cycles too, for a stochastic policy and unknown rewards: no other state adds anything."""
+    random = RANDOM(3)
+    number, states, actions, unknown = 40, 5, 3, 2
+    p = np.repeat(random.dirichlet(np.ones(states), (1, states, actions)), number, axis=0)
+    r = np.repeat(random.normal(size=(1, states, actions)), number, axis=0)
+    p[:, unknown] = random.dirichlet(np.full(states, 0.3), (number, actions))
+    r[:, unknown] = random.normal(size=(number, actions))
+    policy = random.dirichlet(np.ones(actions), states)
+    found = ubex.value_variance(MDP(p=p, r=r), policy, discount, estimator="integral")
+    v, q = brute_force(p, r, policy, discount)
+    np.testing.assert_allclose(found.v, v, rtol=1e-9)
+    np.testing.assert_allclose(found.q, q, rtol=1e-9)
+    by_moments = ubex.value_variance(MDP(p=p, r=r), policy, discount, estimator="closed-form").v
+    assert np.max(np.abs(by_moments / v - 1.0)) > 0.005, "the closed form is not"
+
+
+@pytest.mark.parametrize("mass", [0.3, 3.0, 300.0])
+def test_a_single_unknown_row_is_exact_by_one_integral(mass: float) -> None:
+    """Rows of one state and action, which the policy takes half of the time; all others are known."""
+    random = RANDOM(4)
+    states, actions, discount = 4, 2, 0.95
+    alpha, r = 1e12 * random.dirichlet(np.ones(states), (states, actions)), random.normal(size=(states, actions))
+    alpha[1, 0] = mass * np.array([0.2, 0.5, 0.0, 0.3])
+    policy = np.full((states, actions), 0.5)
+    p = np.repeat((alpha / alpha.sum(axis=-1, keepdims=True))[None], 100_000, axis=0)
+    p[:, 1, 0] = 0.0
+    p[:, 1, 0][:, [0, 1, 3]] = random.dirichlet(alpha[1, 0, [0, 1, 3]], 100_000)
+    v, q, converged = dirichlet(alpha, r, policy, discount)
+    true_v, true_q = brute_force(p, np.repeat(r[None], 100_000, axis=0), policy, discount)
+    assert converged
+    np.testing.assert_allclose(v, true_v, rtol=0.03)
+    np.testing.assert_allclose(q, true_q, rtol=0.03)
+
+
+@pytest.mark.parametrize(("mass", "least", "closed_at_most"), [(3.0, 0.85, 0.5), (10.0, 0.95, 0.8), (100.0, 0.97, 1.0)])
+def test_moves_that_can_fail(mass: float, least: float, closed_at_most: float) -> None:
+    """In a slippery corridor the integral has most of the variance, and the closed form much less with few counts."""
+    (alpha, r), policy, random = slippery(mass), np.ones((8, 1)), RANDOM(5)
+    stays = random.beta(0.25 * mass, 0.75 * mass, (40_000, 7))
+    p = np.zeros((40_000, 8, 1, 8))
+    p[:, -1, 0, -1] = 1.0
+    for state in range(7):
+        p[:, state, 0, state], p[:, state, 0, state + 1] = stays[:, state], 1.0 - stays[:, state]
+    truth = brute_force(p, np.repeat(r[None], 40_000, axis=0), policy, 0.95)[0][:-1]
+    ratio = np.median(dirichlet(alpha, r, policy, 0.95)[0][:-1] / truth)
+    assert least < ratio < 1.1
+    assert np.median(dirichlet(alpha, r, policy, 0.95, "full")[0][:-1] / truth) < closed_at_most
+
+
+def test_without_returns_it_is_the_closed_form() -> None:
+    random = RANDOM(6)
+    alpha, r = (
+        np.triu(random.uniform(0.1, 2.0, (6, 6)), 1)[:, None] + np.eye(6)[-1] * np.eye(6)[-1][:, None, None],
+        np.zeros((6, 1)),
+    )
+    r[:-1, 0] = random.normal(size=5)
+    for found, same in zip(*(dirichlet(alpha, r, np.ones((6, 1)), 0.9, how)[:2] for how in ("integral", "full")), strict=True):
+        np.testing.assert_allclose(found, same, rtol=2e-3, atol=1e-12)
+
+
+@pytest.mark.parametrize("total", [0.05, 1.0, 40.0, 1e6])
+def test_moments_of_a_ratio(total: float) -> None:
+    """Known where the divisor is 1: no mean, and the variance of a Dirichlet row."""
+    share, top = np.array([0.2, 0.5, 0.3]), np.array([1.0, -1.0, 1.0])
+    mean, square = returns.ratio_moments(
+        jnp.asarray(total * share)[None, None], jnp.asarray(top)[None, None], jnp.ones((1, 1, 3))
+    )
+    np.testing.assert_allclose(mean[0, 0], share @ top, atol=1e-3)
+    np.testing.assert_allclose(
+        square[0, 0], (share @ top) ** 2 + (1.0 - (share @ top) ** 2) / (total + 1.0), rtol=2e-3, atol=2e-7
+    )
+
+
+def test_a_variance_that_is_not_finite_is_flagged() -> None:
+    """Without discount a row that may stay for ever has an infinite variance if its other counts are at most 2."""
+    alpha, r = slippery(2.0)
+    r[:, 0], r[-1] = -1.0, 0.0
+    v, _, converged = dirichlet(alpha, r, np.ones((8, 1)), 1.0)
+    assert not converged
+    assert np.isfinite(v).all()
+    alpha, _ = slippery(40.0)
+    assert dirichlet(alpha, r, np.ones((8, 1)), 1.0)[2]
+
+
+def test_a_posterior_is_answered_without_samples_and_over_steps_by_the_closed_form() -> None:
+    posterior = ubex.DirichletNormal(4, 2)
+    found = ubex.value_variance(posterior, [0, 1, 0, 1], 0.9, estimator="integral")
+    assert found.estimator == "integral"
+    np.testing.assert_allclose(found.q[np.arange(4), [0, 1, 0, 1]], found.v, rtol=1e-9)
+    steps = (
+        ubex.value_variance(posterior, [0, 1, 0, 1], 0.9, estimator=name, horizon=5).v for name in ("integral", "closed-form")
+    )
+    np.testing.assert_allclose(*steps)
+
+
+def test_who_does_not_take_it() -> None:
+    with pytest.raises(InputError, match="unknown method 'integral'"):
+        AgentConfig(method="integral")
+    sparse = ubex.SparsePosterior(np.zeros((2, 1, 1), int), np.ones((2, 1, 1)), np.zeros((2, 1)), np.ones((2, 1)))
+    with pytest.raises(InputError, match="not for integral"):
+        ubex.value_variance(sparse, [0, 0], 0.9, estimator="integral")
