@@ -21,6 +21,7 @@ WORDS = {
     "imports": "module:name",
     "ube": "THE PAPER",
     "closed_form": "no sampling",
+    "returns": "a row met again",
     "estimators": "one file each, ESTIMATORS",
     "envs": "one file each, ENVS",
     "tabular": "tables: exact moments, S A",
