@@ -1,6 +1,7 @@
 """DeepSea as bsuite shows it, one-hot: what models learn of it, and how far a deep agent explores.
 
 python studies/one-hot/one_hot.py models FILE
+python studies/one-hot/one_hot.py pairs FILE '{"weight_decay": 0.0}' --size 20
 python studies/one-hot/one_hot.py agent FILE '{"likelihood_beta": 1.0}' --episodes 500 --scale 1 --size 10
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +102,35 @@ def models(file: Path) -> None:
     pd.DataFrame(table).to_csv(file, index=False, float_format="%.4g")
 
 
+def pairs(file: Path, settings: dict[str, Any], scale: float, size: int, rows: int = 3000) -> None:
+    """Trains models on play that goes everywhere, and counts how often they name the next cell of pairs, by their visits."""
+    env, generator, task = OneHotSea(scale, size), np.random.default_rng(1), Task(size * size, 2, discrete=True)
+    seen: dict[tuple[int, int, int], np.ndarray] = {}
+    data: list[np.ndarray] = []
+    visits, before, eager = Counter[tuple[int, int, int]](), env.reset()[0], generator.uniform()
+    while len(data) < rows:
+        right = env.right[env.cell]
+        pair = (*env.cell, int(right if generator.uniform() < eager else 1 - right))
+        after, reward, ends, _, _ = env.step(pair[-1])
+        data.append(np.concatenate((before, np.eye(2)[pair[-1]], [reward], after, [float(ends)])).astype(np.float32))
+        seen[pair], before = data[-1], after
+        visits[pair] += 1
+        if ends:
+            before, eager = env.reset()[0], generator.uniform()
+    config, key = DeepConfig(**{**GYMNASIUM["laptop"], **settings}), jax.random.key(0)
+    untrained = jax.tree.map(lambda x: x[None], dynamics.init(config, key, task))
+    trained, fitted = dynamics.train(config, key[None], untrained, jnp.asarray(data)[None], jnp.int32(rows), task, 1)
+    asked = unpack(jnp.asarray(np.stack(list(seen.values()))), task.observation_size)
+    said = dynamics.predict_all(config, jax.tree.map(lambda x: x[0], trained), asked.observation, asked.action).mean
+    truth, counts = np.asarray(asked.next_observation), np.array([visits[pair] for pair in seen])
+    right = (np.asarray(asked.observation + said[..., :-1]).argmax(-1) == truth.argmax(-1)).mean(axis=0)
+    table = []
+    for least, most in ((1, 1), (2, 3), (4, 10), (11, rows)):
+        among = (counts >= least) & (counts <= most) & (truth.max(axis=-1) > 0.0)
+        table.append({"from": least, "to": most, "pairs": int(among.sum()), "right": float(right[among].mean())})
+    pd.DataFrame(table).assign(epochs=int(fitted.epochs[0])).to_csv(file, index=False, float_format="%.3g")
+
+
 def agent(file: Path, settings: dict[str, Any], key: int, episodes: int, scale: float, size: int) -> None:
     """Trains an agent, and writes what it tried after every ten episodes or so."""
     env, kept = OneHotSea(scale, size), ("value", "critic_std", "variance", "w", "model_error", "entropy")
@@ -116,7 +147,7 @@ def agent(file: Path, settings: dict[str, Any], key: int, episodes: int, scale: 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("models", "agent"))
+    parser.add_argument("part", choices=("models", "pairs", "agent"))
     parser.add_argument("file", type=Path)
     parser.add_argument("settings", type=json.loads, nargs="?", default={})
     parser.add_argument("--key", type=int, default=100)
@@ -126,5 +157,7 @@ if __name__ == "__main__":
     given = parser.parse_args()
     if given.part == "models":
         models(given.file)
+    elif given.part == "pairs":
+        pairs(given.file, given.settings, given.scale, given.size)
     else:
         agent(given.file, given.settings, given.key, given.episodes, given.scale, given.size)

@@ -15,4 +15,5 @@ integral = Estimator(
     summary="the closed form with an integral for every row: near the truth also where a row decides how often it is met",
     closed="integral",
     claim="exact",
+    look=15,
 )

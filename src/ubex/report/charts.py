@@ -42,10 +42,11 @@ COLORS = (
     ("#6b4a1e", "#a08a62"),
     ("#8790a0", "#74828c"),
     ("#00a3b4", "#6fe9f7"),
+    ("#d81bb0", "#ff4fc0"),
 )
 """For light and for dark ground. The first are Okabe and Ito's; any two are at least 25 apart in CIE Lab."""
-HATCHES = ("", "//", ".", "xx", "--", "\\\\", "++", "////", "||", "x-", "|/", "+.", "-.", "|.", "/.")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "h", "p", "H", "d", "8")
+HATCHES = ("", "//", ".", "xx", "--", "\\\\", "++", "////", "||", "x-", "|/", "+.", "-.", "|.", "/.", "\\.")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "h", "p", "H", "d", "8", ".")
 DASHES: tuple[tuple[float, ...], ...] = ((), (6, 2), (6, 2, 1, 2), (1, 1.5), (9, 3), (3, 2), (9, 2, 2, 2, 2, 2))
 MAX_POINTS = 1_000
 """Points of a curve that are drawn; longer ones are thinned evenly, first and last kept."""
