@@ -109,6 +109,7 @@ def test_policies_that_end_in_different_states(estimator: str) -> None:
     np.testing.assert_allclose(found.variance, [1.0, 0.0], atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::ubex.UbexWarning")
 def test_covariance_is_symmetric_and_positive() -> None:
     belief = posterior()
     found = ubex.value_covariance(belief, random_policy(3, 7, 2), 0.95)
@@ -143,6 +144,7 @@ def test_difference_of_policies_against_samples() -> None:
     assert (found.variance[:6] < apart[:6]).all()
 
 
+@pytest.mark.filterwarnings("ignore::ubex.UbexWarning")
 def test_moments_of_many_samples_are_those_of_the_posterior() -> None:
     belief, policy = posterior(), random_policy(2, 7, 2)
     exact = ubex.value_variance(belief, policy, 0.9, estimator="closed-form")

@@ -51,6 +51,7 @@ def test_known_rewards_actions_and_an_end() -> None:
         same(found, ubex.value_variance(samples, actions, 1.0, estimator=name, u_min=-np.inf))
 
 
+@pytest.mark.filterwarnings("ignore::ubex.UbexWarning")
 @pytest.mark.parametrize("first_order", [False, True])
 def test_the_closed_form_of_a_posterior(first_order: bool) -> None:
     compiled = jax.jit(pure.dirichlet_variance, static_argnames="first_order")

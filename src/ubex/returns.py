@@ -14,8 +14,11 @@ from jaxtyping import Array, Float
 
 from ubex.closed_form import DirichletRows, Local, Rows, SampledRows, Scalar, Table, fixed_point
 
-NODES = 48
-"""Points of the integral: its relative error is below 1e-3 where the variance is finite."""
+NODES, POWER = 20, 4.0
+"""Points of the integral, and how they are spread: in 398 of 400 random rows its relative error is below 1e-4, and
+at most 1e-3 in the others."""
+NEGLIGIBLE = 1e-6
+"""States whose variance is below this share of the largest one count as known."""
 NEVER_LEFT = 1e-9
 """Of 1 - y: at discount 1 a row that only stays is never left, and what its weight makes of the variance may be infinite."""
 
@@ -29,6 +32,29 @@ def local_uncertainty(
     assert isinstance(rows, DirichletRows)
     assert isinstance(rows.mean, Table), "agents plan with the moments alone"
     return _of_dirichlet(rows, rows.mean.p, root, v, policy, discount)
+
+
+def own_returns(
+    rows: Rows, root: Float[Array, "S S"], local: Float[Array, " S"], policy: Float[Array, "S A"], discount: Scalar
+) -> Float[Array, ""]:
+    """By how much unknown rows change how often they are met themselves: the standard deviation of y in the median state.
+
+    Every row counts by its share of a state's variance. The closed form assumes that y is small.
+    """
+    states = jnp.arange(root.shape[0])
+    if isinstance(rows, SampledRows):
+        y = discount * jnp.einsum("sa,nsat,ts->ns", policy, rows.p, root)
+        varies = jnp.mean(y**2, axis=0)
+    else:
+        assert isinstance(rows, DirichletRows)
+        ahead = jnp.einsum("sas->sa", rows.mean.times(root))
+        after = rows.mean.times(root**2)[states, :, states]
+        varies = jnp.sum(policy**2 * discount**2 * (after - ahead**2) / (rows.total + 1.0), axis=1)
+    parts = root**2 * local[None]
+    whole = jnp.sum(parts, axis=1)
+    unknown = whole > NEGLIGIBLE * jnp.max(whole)
+    share = jnp.nanmedian(jnp.where(unknown, parts @ varies / jnp.where(unknown, whole, 1.0), jnp.nan))
+    return jnp.sqrt(jnp.maximum(jnp.nan_to_num(share), 0.0))
 
 
 def _of_dirichlet(
@@ -46,11 +72,11 @@ def _of_dirichlet(
     y = discount * (root.T[:, None] - jnp.einsum("sas->sa", ahead)[..., None])
     left = 1.0 - policy[..., None] * y
     plain = jnp.sum(p * x**2, axis=-1) / (rows.total + 1.0)
-    mean, square = ratio_moments(alpha, x, left)
+    mean, square, weighed = ratio_moments(alpha, x, left)
     finite = rows.total - jnp.sum(jnp.where(left < NEVER_LEFT, alpha, 0.0), axis=-1) > 2.0
     finite |= jnp.all((left >= NEVER_LEFT) | (alpha == 0.0), axis=-1)
     known = jnp.where(finite, square - mean**2, plain)
-    known += rows.reward_variance * jnp.where(finite, ratio_moments(alpha, jnp.ones_like(x), left)[1], 1.0)
+    known += rows.reward_variance * jnp.where(finite, weighed, 1.0)
     spread = discount**2 * (p @ root**2 - ahead**2) / (rows.total + 1.0)[..., None]
     weight = policy**2
     own = 1.0 + weight * jnp.einsum("sas->sa", spread)  # its own part of the coupling is in `known` already
@@ -84,26 +110,28 @@ def _of_samples(
 
 def ratio_moments(
     alpha: Float[Array, "S A T"], top: Float[Array, "S A T"], below: Float[Array, "S A T"]
-) -> tuple[Float[Array, "S A"], Float[Array, "S A"]]:
-    """E[q] and E[q^2] of q = (w . top) / (w . below) for Dirichlet rows w: one integral each.
+) -> tuple[Float[Array, "S A"], Float[Array, "S A"], Float[Array, "S A"]]:
+    """E[q] and E[q^2] of q = (w . top) / (w . below) for Dirichlet rows w, and E[q^2] for a top of 1: one integral each.
 
     w is a set of independent gamma variables over their sum, which cancels. 1 / z = int exp(-t z) dt, 1 / z^2 = int t exp(-t z)
-    dt, and under the exponential the gamma variables are gamma variables again. With t = u^(-2 / total) - 1 the integrand has
-    no singular end, whatever the total.
+    dt, and under the exponential the gamma variables are gamma variables again. With 1 + t = u^(-4 / total), u from 0 to 1, the
+    integrand is smooth up to its ends, and a factor of 1 + t less in every term lets nothing overflow, whatever the total. One
+    row after another: all points of one fit into the cache.
     """
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    total = jnp.sum(alpha, axis=-1)
-    Sums = tuple[Float[Array, "S A"], Float[Array, "S A"]]
+    u, weight = jnp.asarray(0.5 * (nodes + 1.0), alpha.dtype), jnp.asarray(0.5 * weights, alpha.dtype)
 
-    def add(sums: Sums, node: Float[Array, "2"]) -> tuple[Sums, None]:
-        u, weight = node
-        t = jnp.expm1(-2.0 * jnp.log(u) / total)
-        shrunk = 1.0 + t[..., None] * below
-        density = jnp.exp(-jnp.sum(alpha * jnp.log(shrunk), axis=-1) + jnp.log1p(t)) * 2.0 * weight / (total * u)
-        part = top / shrunk
-        mean = jnp.sum(alpha * part, axis=-1)
-        return (sums[0] + density * mean, sums[1] + density * t * (jnp.sum(alpha * part**2, axis=-1) + mean**2)), None
+    def one(row: tuple[Float[Array, " T"], Float[Array, " T"], Float[Array, " T"]]) -> tuple[Scalar, Scalar, Scalar]:
+        alpha, top, below = row
+        total = jnp.sum(alpha)
+        share = -jnp.expm1(POWER * jnp.log(u) / total)  # t / (1 + t)
+        mixed = 1.0 + share[:, None] * (below[None] - 1.0)  # (1 + t below) / (1 + t)
+        density = jnp.exp((POWER - 1.0) * jnp.log(u) - jnp.log(mixed) @ alpha) * POWER * weight / total
+        part = 1.0 / mixed
+        mean, count = (part @ jnp.stack((alpha * top, alpha), axis=1)).T
+        square, ones = (part**2 @ jnp.stack((alpha * top**2, alpha), axis=1)).T
+        return density @ mean, (density * share) @ (square + mean**2), (density * share) @ (ones + count**2)
 
-    zero = jnp.zeros_like(total)
-    points = jnp.asarray(np.stack((0.5 * (nodes + 1.0), 0.5 * weights), axis=1), total.dtype)
-    return jax.lax.scan(add, (zero, zero), points)[0]
+    rows = tuple(x.reshape(-1, x.shape[-1]) for x in (alpha, top, below))
+    mean, square, ones = (x.reshape(alpha.shape[:-1]) for x in jax.lax.map(one, rows))
+    return mean, square, ones

@@ -29,7 +29,7 @@ class ValueVariance(NamedTuple):
     """What `value_variance` returns: float64 NumPy arrays. Nothing is clamped: with `u_min=-inf` variances can be negative.
 
     Example:
-        >>> found = ubex.value_variance(ubex.DirichletNormal(2, 1), [0, 0], 0.9, key=0, num_models=2)
+        >>> found = ubex.value_variance(ubex.DirichletNormal(2, 1, prior_mass=200.0), [0, 0], 0.9)
         >>> found.v.shape, found.q.shape, found.local.shape
         ((2,), (2, 1), (2, 1))
         >>> list(found.frame().columns)
@@ -57,7 +57,7 @@ class ValueVariance(NamedTuple):
         It is NaN where the variance is negative, but for rounding.
 
         Example:
-            >>> low, high = ubex.value_variance(ubex.DirichletNormal(2, 1), [0, 0], 0.9, key=0).interval(0.9)
+            >>> low, high = ubex.value_variance(ubex.DirichletNormal(2, 1, prior_mass=200.0), [0, 0], 0.9).interval(0.9)
             >>> bool((low <= high).all())
             True
         """
@@ -69,7 +69,7 @@ class ValueVariance(NamedTuple):
         Where a variance is negative, but for rounding, there is no deviation: NaN.
 
         Example:
-            >>> found = ubex.value_variance(ubex.DirichletNormal(2, 3), [0, 0], 0.9, key=0)
+            >>> found = ubex.value_variance(ubex.DirichletNormal(2, 3, prior_mass=200.0), [0, 0], 0.9)
             >>> found.frame(actions=True).index.names, len(found.frame(actions=True))
             (FrozenList(['state', 'action']), 6)
         """
@@ -89,7 +89,7 @@ class ValueVariance(NamedTuple):
         reward, so that all there is about it is 0.
 
         Example:
-            >>> found = ubex.value_variance(ubex.DirichletNormal(6, 2), [0] * 6, 0.9, key=0)
+            >>> found = ubex.value_variance(ubex.DirichletNormal(6, 2, prior_mass=200.0), [0] * 6, 0.9)
             >>> len(found.plot().axes), len(found.plot(shape=(2, 3)).axes)
             (1, 4)
         """

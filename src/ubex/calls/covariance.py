@@ -177,21 +177,22 @@ def policy_difference(
 
 def variance(
     problem: Problem, policy: ArrayLike, discount: float, horizon: int | None, closed: Closed
-) -> tuple[ValueVariance, bool]:
-    """The answer of `value_variance` by the closed form, and whether the fixed point was reached."""
+) -> tuple[ValueVariance, bool, float]:
+    """The answer of `value_variance` by the closed form, whether the fixed point was reached, and `returns.own_returns`."""
     level = functools.partial(raised, offset=problem.offset, discount=discount, horizon=horizon)
     if horizon is not None:
         step = unrolled_form(problem, (policy, policy), discount, horizon, closed == "first-order")
         fields = (jnp.diag(step.now.covariance), step.variance, level(step.now.first), level(step.q), step.local)
-        converged = True
+        converged, again = True, 0.0
     else:
         side = solve(problem, policy, discount)
         local, v, q = evaluate(problem.rows, side, discount, closed)
+        again = float(own_returns(problem.rows, side.root, local.states, side.policy, discount))
         q_mean = jnp.asarray(np.asarray(problem.mean.r) + discount * np.asarray(problem.rows.mean.expect(side.v)))
         fields, converged = (v, q, level(side.v), level(q_mean), local.actions), bool(local.converged)
     arrays = [np.asarray(field) for field in fields]
     arrays[:2] = (np.maximum(array, 0.0) for array in arrays[:2])  # what is below is rounding
-    return ValueVariance._make([*arrays, "", None]), converged
+    return ValueVariance._make([*arrays, "", None]), converged, again
 
 
 def unrolled_form(
@@ -277,6 +278,7 @@ def evaluate(rows: Rows, side: Side, discount: form.Scalar, closed: Closed) -> t
     return local, *form.variances(rows, side.root, local, discount)
 
 
+own_returns = jax.jit(returns.own_returns)
 _unrolled = jax.jit(unrolled.closed_form, static_argnames="first_order")
 _unrolled_difference = jax.jit(unrolled.difference, static_argnames="first_order")
 

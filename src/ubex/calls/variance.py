@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from ubex.calls.answers import ValueVariance
 from ubex.calls.members import ArrayOrHost, ensemble, on_device, values
 from ubex.calls.source import FROM_MEMBERS, Source, default_for, posterior_of, raised
 from ubex.estimators import Estimator, find, name_of
+from ubex.estimators.base import Closed
 from ubex.precision import float64
 from ubex.tabular import bellman, uncertainty, unrolled
 from ubex.tabular.assumptions import visits_no_state_twice
@@ -27,6 +29,8 @@ from ubex.types import MDP, InputError, KeyLike, UbexWarning
 
 ASKED_MODELS, CHOSEN_MODELS = 5, 100
 """Samples of a posterior for an estimator that was asked for, as in the paper, and for one that was chosen."""
+RETURNS: Mapping[Closed, float] = {"full": 0.1, "first-order": math.inf, "integral": 0.2}
+"""From how much `returns.own_returns` on an answer is doubted (docs/equations.md). The first order is too small in any case."""
 _next_values = jax.jit(bellman.next_values, static_argnames="needs_chi_square")
 _changes = jax.jit(bellman.changes)
 _gap_rewards = jax.jit(bellman.gap_rewards)
@@ -106,12 +110,18 @@ def value_variance(
         if isinstance(posterior, SparsePosterior):
             settings = (chosen, name, key, num_models, ddof, steps, starts)
             answer, converged = sparse.variance(posterior, policy, discount, *settings)
+            again = 0.0
         else:
             assert chosen.closed is not None
             problem = covariance.moments(posterior, key, num_models, ddof)
-            answer, converged = covariance.variance(problem, policy, discount, steps, chosen.closed)
+            answer, converged, again = covariance.variance(problem, policy, discount, steps, chosen.closed)
         if not converged:
             warn(f"{name} did not converge, so its variances are of first order, too small; better: estimator={FROM_MEMBERS!r}")
+        elif chosen.closed is not None and again > RETURNS[chosen.closed]:
+            warn(
+                f"{name} can be far off here: what is not known of a row changes how often its own state is met again, by "
+                f"{again:.0%} in the median; better: estimator={FROM_MEMBERS!r} with num_models=1000"
+            )
         return answer._replace(estimator=name)
     known = ensemble(posterior, key, num_models, ddof, chosen.min_models, f"estimator {name!r}", level=chosen.needs_chi_square)
     choice = known.policy(policy)

@@ -106,7 +106,7 @@ class Calibration(Experiment):
     methods: tuple[str, ...] = tuple(ESTIMATORS)
     """The estimators, by their names."""
     kinds: tuple[str, ...] = (*cases.RANDOM_KINDS, *cases.ENVIRONMENT_KINDS)
-    """The kinds of posteriors: acyclic-layered, acyclic-random, cyclic-dense, cyclic-sparse, deep-sea, rooms.
+    """The kinds of posteriors: acyclic-layered, acyclic-random, cyclic-dense, cyclic-sparse, cyclic-grid, deep-sea, rooms.
     There are also the small MDPs acyclic-observed and cyclic-observed."""
     counts: tuple[float, ...] = (0.1, 1.0, 5.0)
     """The pseudo-counts of random posteriors, per state, action and next state."""

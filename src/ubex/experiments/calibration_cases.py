@@ -1,7 +1,8 @@
 """The posteriors that `calibration` looks at: Dirichlet rows of known structure, and environments after some episodes.
 
 Random kinds have known rewards, drawn from a standard Normal distribution, the same number of pseudo-counts in every possible
-cell, and a fixed random deterministic policy. Environments have the paper's prior and data of the uniformly random policy,
+cell, and a fixed random deterministic policy. In grids moves go right or down and can fail; there the cells have so many
+pseudo-counts on average. Environments have the paper's prior and data of the uniformly random policy,
 which is also the policy that is evaluated. Observed kinds are random MDPs after so many transitions from anywhere: both
 transitions and rewards are learned, and the policy is uniform.
 """
@@ -12,7 +13,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 
 from ubex.envs.base import TabularEnv
 from ubex.envs.deep_sea import deep_sea
@@ -21,7 +22,8 @@ from ubex.tabular.posterior import DirichletNormal
 from ubex.tabular.truth import PolicyArray
 from ubex.types import Transitions
 
-RANDOM_KINDS = ("acyclic-layered", "acyclic-random", "cyclic-dense", "cyclic-sparse")
+GRID = "cyclic-grid"
+RANDOM_KINDS = ("acyclic-layered", "acyclic-random", "cyclic-dense", "cyclic-sparse", GRID)
 ENVIRONMENT_KINDS = ("deep-sea", "rooms")
 OBSERVED_KINDS = ("acyclic-observed", "cyclic-observed")
 KINDS = (*RANDOM_KINDS, *ENVIRONMENT_KINDS, *OBSERVED_KINDS)
@@ -32,6 +34,8 @@ LATER = 0.5
 """Share of later states that are possible in acyclic random MDPs."""
 GAMMA, ENDING = 0.5, 0.05
 """Shape of the true rows of observed kinds, and what is added to the chance of an end before they are normalised."""
+SLIPS = {(0, 1): 0.8, (1, 0): 0.1, (-1, 0): 0.1}
+"""Where a move leads, as steps aside and ahead, and how often. At a wall it leads nowhere."""
 KNOWN_PRECISION = 1e12
 """Precision of rewards that count as known."""
 
@@ -57,16 +61,30 @@ def random_case(kind: str, count: float, size: int, generator: np.random.Generat
     """Dirichlet(count) on the possible next states; acyclic means that states only lead to later ones, and to an end."""
     terminal = kind.startswith("acyclic")
     inner = size - terminal
+    counts = slippery(count, size) if kind == GRID else np.where(possible(kind, inner, generator), count, 0.0)
     posterior = DirichletNormal(
-        inner,
+        len(counts),
         NUM_ACTIONS,
-        concentration=count,
-        support=possible(kind, inner, generator),
+        concentration=counts,
+        support=counts > 0.0,
         terminal=terminal,
-        reward_mean=generator.normal(size=(inner, NUM_ACTIONS)),
+        reward_mean=generator.normal(size=(len(counts), NUM_ACTIONS)),
         reward_precision=KNOWN_PRECISION,
     )
-    return Case(posterior, generator.integers(NUM_ACTIONS, size=size).astype(np.int32))
+    return Case(posterior, generator.integers(NUM_ACTIONS, size=posterior.num_states).astype(np.int32))
+
+
+def slippery(count: float, size: int) -> Float[np.ndarray, "S A T"]:
+    """Dirichlet parameters of a square grid of at most so many cells, in which moves go right or down and may slip aside."""
+    side = max(2, math.isqrt(size))
+    counts = np.zeros((side * side, NUM_ACTIONS, side * side))
+    row, column = np.divmod(np.arange(side * side), side)
+    for action in range(NUM_ACTIONS):
+        for (aside, ahead), share in SLIPS.items():
+            down, right = (aside, ahead) if action == 0 else (ahead, aside)
+            after = np.clip(row + down, 0, side - 1) * side + np.clip(column + right, 0, side - 1)
+            counts[np.arange(side * side), action, after] += len(SLIPS) * share * count
+    return counts
 
 
 def observed_case(kind: str, transitions: int, size: int, generator: np.random.Generator) -> Case:

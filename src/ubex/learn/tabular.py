@@ -107,7 +107,7 @@ class Training(NamedTuple):
         >>> result = ubex.train("deep-sea", "psrl", episodes=3, env_args={"size": 3})
         >>> result.returns.shape, result.policy.shape
         ((3,), (9,))
-        >>> ubex.value_variance(result.belief, result.policy, 0.99, estimator="closed-form").v.shape
+        >>> ubex.value_variance(result.belief, result.policy, 0.99, estimator="ensemble-var", key=0).v.shape
         (10,)
     """
 
