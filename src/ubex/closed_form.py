@@ -24,6 +24,8 @@ TOLERANCE = 1e-13
 """Last change of l, relative to its largest entry, at which the fixed point counts as reached in double precision."""
 MAX_ROUNDS = 300
 """Rounds after which it counts as not contracting."""
+NEGLIGIBLE = 1e-6
+"""States whose variance is below this share of the largest one count as known."""
 
 Scalar = float | Float[Array, ""]
 Pair = tuple[Float[Array, "..."], Float[Array, "..."]]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 from ubex import MDP, DirichletNormal, InputError, SparsePosterior, UbexWarning, value_variance
+from ubex.experiments import calibration_cases
 from ubex.tabular import sparse_solvers
 from ubex.tabular.posterior import Dirichlet
 
@@ -110,6 +112,7 @@ def ending(states: int = 9) -> SparsePosterior:
     return SparsePosterior(successors, concentration, -paid, 0.1 * paid)
 
 
+@pytest.mark.filterwarnings("ignore::ubex.UbexWarning")
 @pytest.mark.parametrize("estimator", ["closed-form", "first-order", "ensemble-var"])
 def test_discount_one_ends_in_an_absorbing_state(estimator: str) -> None:
     posterior, policy = ending(), np.zeros(9, int)
@@ -140,6 +143,21 @@ def test_where_the_closed_form_does_not_converge_it_is_of_first_order_and_says_s
     assert_same(found, value_variance(sticky, [0, 0], 0.999, estimator="first-order"))
 
 
+def test_too_few_data_give_the_warning_of_the_table() -> None:
+    """A closed form that can be far off says by how much rows change their own returns, as for the same rows in a table."""
+    table, policy = calibration_cases.make("cyclic-grid", 5.0, 25, 2, np.random.default_rng(0))
+    alpha = table.transitions.alpha
+    successors = np.argsort(-alpha, axis=-1, kind="stable")[..., :3]
+    sparse = SparsePosterior(successors, np.maximum(np.take_along_axis(alpha, successors, -1), 1e-9), table.rewards.mean())
+    share = {}
+    for posterior in (table, sparse):
+        with pytest.warns(UbexWarning, match="changes how often its own state is met again") as said:
+            value_variance(posterior, policy, 0.9)
+        share[type(posterior)] = re.findall(r"by \d+%", str(said[0].message))
+    assert share[DirichletNormal] == share[SparsePosterior] == ["by 30%"]
+
+
+@pytest.mark.filterwarnings("ignore::ubex.UbexWarning")
 def test_two_thousand_states() -> None:
     """A corridor, whose factors are sparse, against a few states one by one; and no table where none is needed."""
     posterior, policy = ending(2000), np.zeros(2000, int)

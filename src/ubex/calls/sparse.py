@@ -28,8 +28,8 @@ def variance(
     ddof: int,
     horizon: int | None,
     starts: ArrayLike | None,
-) -> tuple[ValueVariance, bool]:
-    """The answer, and whether the fixed point of the closed form was reached."""
+) -> tuple[ValueVariance, bool, float]:
+    """The answer, whether the fixed point of the closed form was reached, and by how much rows change their own returns."""
     drawn = estimator is ESTIMATORS["ensemble-var"]
     if estimator.closed in (None, "integral") and not drawn:
         raise InputError(f"a SparsePosterior is for closed-form, first-order and ensemble-var, not for {name}")
@@ -47,12 +47,13 @@ def variance(
         num_models = checks.whole("num_models", num_models, estimator.min_models)
         if checks.whole("ddof", ddof, 0) >= num_models:
             raise InputError(f"ddof must be smaller than the number of members {num_models}, but it is {ddof}")
-        found, converged = sparse.ensemble_variance(centred, probabilities, discount, key, num_models, ddof, asked), True
+        found = sparse.ensemble_variance(centred, probabilities, discount, key, num_models, ddof, asked)
+        converged, again = True, 0.0
     else:
-        found, converged = sparse.closed_form(centred, probabilities, discount, estimator.closed == "first-order", asked)
+        found, converged, again = sparse.closed_form(centred, probabilities, discount, estimator.closed == "first-order", asked)
     v_mean, q_mean = (np.asarray(raised(mean, offset, discount, None)) for mean in (found.v_mean, found.q_mean))
     v, q = (np.maximum(array, 0.0) for array in (found.v, found.q))  # what is below is rounding
-    return ValueVariance(v, q, v_mean, q_mean, found.local, name, asked), converged
+    return ValueVariance(v, q, v_mean, q_mean, found.local, name, asked), converged, again
 
 
 def states_in(starts: ArrayLike, num_states: int) -> Int[np.ndarray, " n"]:

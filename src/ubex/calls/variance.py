@@ -109,8 +109,7 @@ def value_variance(
     if chosen.closed is not None or isinstance(posterior, SparsePosterior):
         if isinstance(posterior, SparsePosterior):
             settings = (chosen, name, key, num_models, ddof, steps, starts)
-            answer, converged = sparse.variance(posterior, policy, discount, *settings)
-            again = 0.0
+            answer, converged, again = sparse.variance(posterior, policy, discount, *settings)
         else:
             assert chosen.closed is not None
             problem = covariance.moments(posterior, key, num_models, ddof)

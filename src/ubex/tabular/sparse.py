@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
 from ubex import checks
-from ubex.closed_form import MAX_ROUNDS, TOLERANCE
+from ubex.closed_form import MAX_ROUNDS, NEGLIGIBLE, TOLERANCE
 from ubex.keys import as_key, host_generator, named
 from ubex.tabular.sparse_solvers import Solver, blocks, few_at_once, inverse, many_at_once
 from ubex.tabular.terminal import ABSORBING_TOLERANCE
@@ -190,8 +190,9 @@ def closed_form(
     discount: float,
     first_order: bool,
     asked: Int[np.ndarray, " n"] | None,
-) -> tuple[SparseAnswer, bool]:
-    """The closed form or its first order, at the states that were asked for, and whether the fixed point was reached."""
+) -> tuple[SparseAnswer, bool, float]:
+    """The closed form or its first order, at the states that were asked for, whether the fixed point was reached, and by how
+    much rows change their own returns (`ubex.returns.own_returns`), which is not computed for the first order."""
     states, actions = policy.shape
     if not first_order:
         fits(states)
@@ -207,7 +208,7 @@ def closed_form(
     v_mean = solve((policy * posterior.reward_mean).sum(axis=1)[:, None])[:, 0]
     q_mean = posterior.reward_mean + discount * (mean.rows @ v_mean).reshape(states, actions)
     local = known(posterior, p, v_mean, discount)
-    at_states, converged = (policy**2 * local).sum(axis=1), True
+    at_states, converged, again = (policy**2 * local).sum(axis=1), True, 0.0
     if table:
         root = inverse(mean.matrix, root)
     chosen = np.arange(states) if asked is None else asked
@@ -215,14 +216,24 @@ def closed_form(
         v, ahead, back = from_rows(mean, solve, at_states, chosen)
     else:
         if not first_order:
-            at_states, converged = higher_orders(posterior, mean, root, at_states, discount)
+            at_states, varies, converged = higher_orders(posterior, mean, root, at_states, discount)
+            again = own_returns(root, at_states, varies)
         v, ahead, back = from_columns(mean, root, at_states)
         if not first_order and converged:
             after = (mean.rows @ v).reshape(states, actions)
             local = local + discount**2 * (after - ahead) / (posterior.concentration.sum(axis=-1) + 1.0)
         v, ahead, back = v[chosen], ahead[chosen], back[chosen]
     q = local[chosen] + discount**2 * ahead + 2.0 * discount * back * (policy * local)[chosen]
-    return SparseAnswer(v, q, v_mean[chosen], q_mean[chosen], local[chosen]), converged
+    return SparseAnswer(v, q, v_mean[chosen], q_mean[chosen], local[chosen]), converged, again
+
+
+def own_returns(root: Float[np.ndarray, "S S"], local: np.ndarray, varies: np.ndarray) -> float:
+    """`ubex.returns.own_returns` from how much every state's returns vary."""
+    parts = np.zeros((local.size, 2))
+    for part, columns in blocks(root, local.size):
+        parts += columns**2 @ np.stack((local * varies, local), axis=1)[part]
+    unknown = parts[:, 1] > NEGLIGIBLE * parts[:, 1].max()
+    return float(np.sqrt(max(np.median(parts[unknown, 0] / parts[unknown, 1]), 0.0))) if unknown.any() else 0.0
 
 
 def fits(states: int) -> None:
@@ -259,8 +270,9 @@ def from_columns(mean: Chain, root: Any, local: np.ndarray) -> tuple[np.ndarray,
 
 def higher_orders(
     posterior: SparsePosterior, mean: Chain, root: Float[np.ndarray, "S S"], first: np.ndarray, discount: float
-) -> tuple[np.ndarray, bool]:
-    """Solves l = c + g^2 T l, T l = tr(Sigma C) averaged by the policy: l, and whether it was found; otherwise it is c."""
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Solves l = c + g^2 T l, T l = tr(Sigma C) averaged by the policy: l, the diagonal of g^2 T, and whether l was found;
+    otherwise it is c."""
     states, actions = mean.policy.shape
     scale = 1.0 / (posterior.concentration.sum(axis=-1) + 1.0)
     taken = np.flatnonzero(mean.policy.ravel())
@@ -277,7 +289,7 @@ def higher_orders(
         converged = bool(change <= TOLERANCE * np.abs(local).max())
         if converged or not np.isfinite(change):
             break
-    return (local if converged else first), converged
+    return (local if converged else first), discount**2 * trace.diagonal(), converged
 
 
 def ensemble_variance(
