@@ -27,7 +27,7 @@ def main() -> None:
     second[2] = 1  # the other action in state 2
     posterior = ubex.DirichletNormal(STATES, ACTIONS, noise_precision=4.0)
     print("transitions   difference at state 2   if they were independent   P(first is better)")
-    for number in (20, 100, 500):
+    for number in (100, 500, 2000):
         state, action = generator.integers(STATES, size=number), generator.integers(ACTIONS, size=number)
         next_state = np.array([generator.choice(STATES, p=true_p[s, a]) for s, a in zip(state, action, strict=True)])
         reward = true_r[state, action] + 0.5 * generator.normal(size=number)

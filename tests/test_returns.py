@@ -44,7 +44,7 @@ def dirichlet(
     terminal = jnp.asarray(np.arange(len(r)) == len(r) - 1) if discount == 1.0 else None
     side = covariance.side_of(jnp, mean, jnp.asarray(policy), discount, terminal)
     rows = DirichletRows(Table(jnp.asarray(mean.p)), total, jnp.zeros_like(total))
-    local, v, q = covariance.evaluate(rows, side, discount, closed)
+    local, v, q, _ = covariance.evaluate(rows, side, discount, closed)
     return np.asarray(v), np.asarray(q), bool(local.converged)
 
 

@@ -39,14 +39,13 @@ def own_returns(
 
     Every row counts by its share of a state's variance. The closed form assumes that y is small.
     """
-    states = jnp.arange(root.shape[0])
     if isinstance(rows, SampledRows):
         y = discount * jnp.einsum("sa,nsat,ts->ns", policy, rows.p, root)
         varies = jnp.mean(y**2, axis=0)
     else:
         assert isinstance(rows, DirichletRows)
-        ahead = jnp.einsum("sas->sa", rows.mean.times(root))
-        after = rows.mean.times(root**2)[states, :, states]
+        assert isinstance(rows.mean, Table), "agents do not ask"
+        ahead, after = (jnp.einsum("sat,ts->sa", rows.mean.p, x) for x in (root, root**2))
         varies = jnp.sum(policy**2 * discount**2 * (after - ahead**2) / (rows.total + 1.0), axis=1)
     parts = root**2 * local[None]
     whole = jnp.sum(parts, axis=1)

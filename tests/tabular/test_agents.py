@@ -61,6 +61,7 @@ def test_the_fast_way_plans_what_factorisations_plan(method: str) -> None:
         assert int(fast.steps) == int(slow.steps)
 
 
+@pytest.mark.filterwarnings("ignore::ubex.UbexWarning")
 @pytest.mark.parametrize("branching", [1, 2])
 @pytest.mark.parametrize("name", ["closed-form", "first-order"])
 def test_the_closed_form_plans_with_the_variance_of_the_public_call(name: str, branching: int) -> None:

@@ -86,6 +86,7 @@ def test_heavy_tails_have_infinite_variance() -> None:
     assert np.isinf(DirichletNormalGamma(2, 1, noise_shape=1.0).rewards.variance()).all()
 
 
+@pytest.mark.filterwarnings("ignore::ubex.UbexWarning")
 @pytest.mark.parametrize("kind", [DirichletNormal, DirichletNormalGamma])
 def test_terminal_state_is_absorbing_and_certain(kind: type) -> None:
     posterior = kind(3, 2, terminal=True)

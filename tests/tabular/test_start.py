@@ -63,6 +63,7 @@ def policies(seed: int, number: int) -> list[jax.Array]:
     return [jnp.asarray(random.integers(ACTIONS, size=STATES + 1), jnp.int32) for _ in range(number)]
 
 
+@pytest.mark.filterwarnings("ignore::ubex.UbexWarning")
 @pytest.mark.parametrize("name", ["closed-form", "first-order"])
 def test_the_outlook_is_the_mean_and_deviation_at_the_start(name: str) -> None:
     model, belief = known(0)

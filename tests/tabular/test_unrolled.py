@@ -187,6 +187,7 @@ def test_many_steps_are_the_stationary_values() -> None:
             np.testing.assert_allclose(long.q, expected.q, rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::ubex.UbexWarning")
 def test_fresh_rows_are_less_uncertain_than_one_that_is_met_again() -> None:
     """One state that stays with an unknown probability and pays 1: the errors of one row add up, those of many cancel."""
     posterior = DirichletNormal(1, 1, terminal=True, concentration=[[[30.0, 3.0]]], reward_mean=1.0, reward_precision=1e12)

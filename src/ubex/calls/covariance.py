@@ -105,7 +105,7 @@ def value_covariance(
         now = unrolled_form(problem, (policy, policy), discount, steps, first_order).now
         return ValueCovariance(no_negative_variance(now.covariance), np.asarray(level(now.first)), True, name)
     side = solve(problem, policy, discount)
-    local, _, _ = evaluate(problem.rows, side, discount, "first-order" if first_order else "full")
+    local, _, _, _ = evaluate(problem.rows, side, discount, "first-order" if first_order else "full")
     covariance = form.covariance((side.root, side.root), local.states)
     return ValueCovariance(no_negative_variance(covariance), np.asarray(level(side.v)), bool(local.converged), name)
 
@@ -186,8 +186,8 @@ def variance(
         converged, again = True, 0.0
     else:
         side = solve(problem, policy, discount)
-        local, v, q = evaluate(problem.rows, side, discount, closed)
-        again = float(own_returns(problem.rows, side.root, local.states, side.policy, discount))
+        local, v, q, doubt = evaluate(problem.rows, side, discount, closed)
+        again = float(doubt)
         q_mean = jnp.asarray(np.asarray(problem.mean.r) + discount * np.asarray(problem.rows.mean.expect(side.v)))
         fields, converged = (v, q, level(side.v), level(q_mean), local.actions), bool(local.converged)
     arrays = [np.asarray(field) for field in fields]
@@ -268,17 +268,18 @@ def side_of(library: ModuleType, mean: MDP, choice: ArrayOrHost, discount: form.
 
 
 @functools.partial(jax.jit, static_argnames="closed")
-def evaluate(rows: Rows, side: Side, discount: form.Scalar, closed: Closed) -> tuple[Local, Array, Array]:
-    """As one program: both parts need the product of the mean with the root, by far the largest, and it is made once."""
+def evaluate(rows: Rows, side: Side, discount: form.Scalar, closed: Closed) -> tuple[Local, Array, Array, Array]:
+    """What every step adds, both variances and `returns.own_returns`, as one program: the first parts need the product of the
+    mean with the root, by far the largest, and it is made once."""
     if closed == "integral":
         local = returns.local_uncertainty(rows, side.root, side.v, side.policy, discount)
     else:
         pairs = ((side.root, side.root), (side.v, side.v), (side.policy, side.policy))
         local = form.local_uncertainty(rows, *pairs, discount, closed == "first-order")
-    return local, *form.variances(rows, side.root, local, discount)
+    again = returns.own_returns(rows, side.root, local.states, side.policy, discount)
+    return local, *form.variances(rows, side.root, local, discount), again
 
 
-own_returns = jax.jit(returns.own_returns)
 _unrolled = jax.jit(unrolled.closed_form, static_argnames="first_order")
 _unrolled_difference = jax.jit(unrolled.difference, static_argnames="first_order")
 

@@ -96,6 +96,6 @@ def _closed_form(
     if bellman.is_deterministic(policy):
         policy = jax.nn.one_hot(policy, rewards.shape[1], dtype=rewards.dtype)
     side = covariance.side_of(jnp, mean, policy, discount, terminal)
-    local, v, q = covariance.evaluate(rows, side, discount, closed)
+    local, v, q, _ = covariance.evaluate(rows, side, discount, closed)
     values = Values(side.v, rewards + discount * rows.mean.expect(side.v))
     return Uncertainty(v, q, values, local.states, local.actions)
