@@ -85,8 +85,8 @@ def value_variance(
         ValueError: on bad input, with one line that names the problem and the place.
 
     Warns:
-        UbexWarning: where the estimator that you ask for assumes that no state is visited twice, and one can be; and where the
-            closed form does not converge.
+        UbexWarning: where the estimator that you ask for assumes that no state is visited twice, and one can be; where the
+            closed form does not converge; and where data are too few for it, as far as it can tell.
 
     Example:
         >>> p = np.array([[[[0.3, 0.7]], [[0, 1]]], [[[0.5, 0.5]], [[0, 1]]]], dtype=float)
