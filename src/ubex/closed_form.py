@@ -204,32 +204,35 @@ def fixed_point(
 
     It can be differentiated: l solves a linear equation, whose transpose the same iteration solves.
     """
-    State = tuple[Int[Array, ""], Float[Array, " S"], Float[Array, ""]]
-    Vector = Float[Array, " S"]
-    tolerance = TOLERANCE * float(np.finfo(start.dtype).eps / np.finfo(np.float64).eps)
-
-    def go_on(state: State) -> Bool[Array, ""]:
-        rounds, local, change = state
-        return (rounds < MAX_ROUNDS) & (change > tolerance * jnp.max(jnp.abs(local)))
-
-    def iterate(start: Vector, more: Callable[[Vector], Vector]) -> tuple[Vector, tuple[Array, Array]]:
-        def improve(state: State) -> State:
-            rounds, local, _ = state
-            better = start + more(local)
-            return rounds + 1, better, jnp.max(jnp.abs(better - local))
-
-        first = (jnp.asarray(0, jnp.int32), start, jnp.asarray(jnp.inf, start.dtype))
-        rounds, local, change = jax.lax.while_loop(go_on, improve, first)
-        return local, (rounds, change)
-
-    local, (rounds, change) = jax.lax.custom_linear_solve(
+    local, (rounds, converged) = jax.lax.custom_linear_solve(
         lambda local: local - discount**2 * step(local),
         start,
         solve=lambda _, start: iterate(start, lambda local: discount**2 * step(local)),
         transpose_solve=lambda transposed, start: iterate(start, lambda local: local - transposed(local)),
         has_aux=True,
     )
-    return rounds, local, jnp.isfinite(change) & (change <= tolerance * jnp.max(jnp.abs(local)))
+    return rounds, local, converged
+
+
+def iterate(
+    start: Float[Array, " S"], more: Callable[[Float[Array, " S"]], Float[Array, " S"]]
+) -> tuple[Float[Array, " S"], tuple[Int[Array, ""], Bool[Array, ""]]]:
+    """l = start + more(l) by iteration, the rounds that it took, and whether it was reached; it has no derivative."""
+    State = tuple[Int[Array, ""], Float[Array, " S"], Float[Array, ""]]
+    tolerance = TOLERANCE * float(np.finfo(start.dtype).eps / np.finfo(np.float64).eps)
+
+    def go_on(state: State) -> Bool[Array, ""]:
+        rounds, local, change = state
+        return (rounds < MAX_ROUNDS) & (change > tolerance * jnp.max(jnp.abs(local)))
+
+    def improve(state: State) -> State:
+        rounds, local, _ = state
+        better = start + more(local)
+        return rounds + 1, better, jnp.max(jnp.abs(better - local))
+
+    first = (jnp.asarray(0, jnp.int32), start, jnp.asarray(jnp.inf, start.dtype))
+    rounds, local, change = jax.lax.while_loop(go_on, improve, first)
+    return local, (rounds, jnp.isfinite(change) & (change <= tolerance * jnp.max(jnp.abs(local))))
 
 
 class Apart(NamedTuple):

@@ -32,7 +32,7 @@ from ubex.tabular import bellman
 from ubex.tabular.agents import AgentConfig, planning_model
 from ubex.tabular.belief import Belief, mean_model, observe, reward_posterior
 from ubex.tabular.loop import begin
-from ubex.tabular.models import Known, Single, flat_values
+from ubex.tabular.models import Known, Single, Traced, flat_values
 from ubex.tabular.planner import Plan, iterate, q_moments
 from ubex.types import MDP, Key
 
@@ -68,8 +68,8 @@ def known(config: AgentConfig, belief: Belief) -> Known:
     reward, deviation = reward_posterior(belief, config.reward_precision, config.noise_precision)
     agent = AgentConfig(**{**vars(config), "method": "closed-form"})
     where = planning_model(agent, jax.random.key(0), belief, mean_model(belief, reward), deviation)
-    assert isinstance(where, Known)
-    return where
+    assert isinstance(where, Known | Traced)
+    return Known(*where)
 
 
 def pombu_closed(config: AgentConfig, key: Key, belief: Belief) -> Moments:

@@ -10,11 +10,15 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from ubex.envs.base import rollout
+from ubex.closed_form import DirichletRows
+from ubex.envs.base import Trajectory, rollout
 from ubex.envs.deep_sea import deep_sea
 from ubex.tabular import models
-from ubex.tabular.belief import mean_model, observe, prior, reward_posterior, sample_transitions
+from ubex.tabular.belief import mean_model, observe, prior, reward_posterior, sample_transitions, total_mass
 from ubex.types import MDP, Key
+
+LONGEST = 320
+"""Steps of a walk, of which only some may count, so that all walks are of one shape."""
 
 
 @pytest.mark.parametrize(("episodes", "needs_chi_square"), [(0, True), (5, False)])
@@ -46,3 +50,40 @@ def test_flat_is_dense(episodes: int, needs_chi_square: bool) -> None:
 def evaluated(model: models.Flat | models.Dense, policy: Array, reward: Array, needs_chi_square: bool) -> tuple[Any, ...]:
     average, members = model.average(policy, 0.99), model.members(policy, 0.99)
     return average, members, model.moments(members, average, policy, needs_chi_square), model.propagate(reward, policy, 0.98)
+
+
+def walk(seed: int, states: int, actions: int, steps: int) -> Trajectory:
+    """A walk in a deterministic world with ways back, in which a state leads to itself and a few actions end it all."""
+    random = np.random.default_rng(seed)
+    after = random.integers(states + 1, size=(states, actions))
+    after[0, 0] = 0
+    place, rows = 0, []
+    for step in range(LONGEST):
+        action = int(random.integers(actions))
+        rows.append((place, action, float(random.normal()), int(after[place, action]), step < steps))
+        place = int(after[place, action]) % states
+    kinds = (jnp.int32, jnp.int32, jnp.float64, jnp.int32, jnp.bool_)
+    return Trajectory(*(jnp.asarray(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)))
+
+
+@pytest.mark.parametrize("first_order", [True, False])
+@pytest.mark.parametrize("mass", [0.5, 8.0])
+def test_traced_is_known(first_order: bool, mass: float) -> None:
+    """Where the fixed point is reached and, with few data and a light prior, where it is not."""
+
+    @jax.jit
+    def both(seen: Trajectory, policy: Array) -> list[Any]:
+        belief = observe(prior(10, 3, 1), seen, 2)
+        reward, deviation = reward_posterior(belief, 1.0, 1.0)
+        mean = mean_model(belief, reward, mass)
+        rows = DirichletRows(mean, total_mass(belief, mass), deviation**2)
+        made = (models.Traced(mean, rows), models.Known(mean, rows))
+        setting = (policy, 0.95, first_order)
+        return [(model.evaluate(*setting), model.prospect(3, *setting), model.values(reward, policy, 0.95)) for model in made]
+
+    with jax.enable_x64(True):
+        for seed in range(8):
+            policy = np.random.default_rng(seed).integers(3, size=11)
+            traced, known = both(walk(seed, 10, 3, LONGEST >> seed), jnp.asarray(policy, jnp.int32))
+            for one, other in zip(jax.tree.leaves(traced), jax.tree.leaves(known), strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-9)

@@ -24,7 +24,7 @@ from ubex.tabular import agents, planner
 from ubex.tabular.agents import AgentConfig
 from ubex.tabular.belief import Belief, mean_model, reward_posterior
 from ubex.tabular.host import HostEnv, plan
-from ubex.tabular.models import Dense, Flat, Known
+from ubex.tabular.models import Dense, Flat, Known, Traced
 from ubex.types import MDP, InputError, Key
 
 WITHOUT_DEVIATION = (*agents.OTHERS, "ensemble-mean")
@@ -190,13 +190,14 @@ def _look(config: AgentConfig, key: Key, belief: Belief) -> tuple[Int[Array, " S
     mean = mean_model(belief, reward, config.prior_mass)
     plain = dataclasses.replace(config, method="ensemble-mean", planner=agents.EVERYWHERE)
     greedy = agents.update(plain, key, belief).policy
-    average = Dense(MDP(jnp.zeros((0, *mean.p.shape)), jnp.zeros((0, *reward.shape))), mean.dense())
-    q = average.average(greedy, config.discount).q
+    certain = agents.planning_model(plain, key, belief, mean, spread)
+    assert isinstance(certain, Dense | Flat)
+    q = certain.average(greedy, config.discount).q
     if config.method in WITHOUT_DEVIATION:
         return greedy, q, jnp.full_like(q, jnp.nan)
     how = config.optimism()._replace(gain=1.0)
     model = agents.planning_model(dataclasses.replace(config, gain=1.0), key, belief, mean, spread)
-    assert isinstance(model, Dense | Flat | Known)
+    assert isinstance(model, Dense | Flat | Known | Traced)
     return greedy, q, planner.q_moments(how, model, greedy)[1]
 
 

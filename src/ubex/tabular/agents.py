@@ -23,7 +23,7 @@ from ubex.fields import OneOf, Within
 from ubex.keys import named
 from ubex.tabular import beb, ucbvi
 from ubex.tabular.belief import Belief, FlatMean, LearnedBelief, mean_model, reward_posterior, sample_transitions, total_mass
-from ubex.tabular.models import Dense, Flat, Known, PlanningModel, Single
+from ubex.tabular.models import Dense, Flat, Known, PlanningModel, Single, Traced
 from ubex.tabular.planner import MAX_IMPROVEMENTS, Optimism, Plan, policy_iteration
 from ubex.tabular.start import plan_for_start
 from ubex.types import MDP, AgentEntry, InputError, Key
@@ -134,7 +134,7 @@ def update(
     model = planning_model(config, key, belief, mean, deviation)
     if config.planner == START:
         assert start is not None, "checked where the agent meets its environment"
-        assert isinstance(model, Known), "checked in the settings"
+        assert isinstance(model, Known | Traced), "checked in the settings"
         return plan_for_start(how, model, start, first)
     return policy_iteration(how, named(key, "ties"), model, first)
 
@@ -143,9 +143,10 @@ def planning_model(
     config: AgentConfig, key: Key, belief: Belief, mean: FlatMean, deviation: Float[Array, "S A"]
 ) -> PlanningModel:
     """What an update plans in: one sample for PSRL, N samples and the mean for optimism, moments for the closed form."""
-    if config.optimism().estimator.closed is not None:
-        return Known(mean, DirichletRows(mean, total_mass(belief, config.prior_mass), deviation**2))
     psrl, one_successor = config.method == PSRL, belief.counts.shape[-1] == 1
+    if config.optimism().estimator.closed is not None:
+        rows = DirichletRows(mean, total_mass(belief, config.prior_mass), deviation**2)
+        return Traced(mean, rows) if one_successor else Known(mean, rows)
     num_models = 1 if psrl else config.num_models
     if psrl or config.optimism().gain > 0.0:
         p = sample_transitions(named(key, "transitions"), belief, num_models, config.prior_mass)

@@ -1,7 +1,8 @@
 """Models that the planner plans in: sampled MDPs and their mean, and the fastest exact way to evaluate a policy in each.
 
 `Dense` takes any MDPs and factorises. `Flat` is for the belief of an agent in a deterministic environment (see `solvers`).
-`Single` is for PSRL, whose model is one sample without uncertainty. `Known` has no samples: the closed form needs none.
+`Single` is for PSRL, whose model is one sample without uncertainty. `Known` and `Traced` have no samples: the closed form needs
+none. `Traced` is its `Flat`, and as the memory of a policy takes what a policy takes.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from ubex.closed_form import DirichletRows, Local, local_uncertainty, variances
+from ubex.closed_form import DirichletRows, Local, iterate, local_uncertainty, variances
 from ubex.tabular import bellman
 from ubex.tabular.belief import FlatMean
 from ubex.tabular.bellman import RowMoments, Values
+from ubex.tabular.roots import Root, Rows, root_of
 from ubex.tabular.solvers import MeanSolver, mean_solver, member_solve
 from ubex.types import MDP, NextValues
 
@@ -82,6 +84,19 @@ class Single(NamedTuple):
         return Values(values.v[0], values.q[0])
 
 
+class Prospect(NamedTuple):
+    """What a policy is worth at one state, and why."""
+
+    value: Float[Array, ""]
+    """Its mean."""
+    visits: Float[Array, " S"]
+    """G(state, t): discounted visits in the mean MDP."""
+    local: Float[Array, " S"]
+    """l(t): what every state adds to the variance each time it is visited, squared."""
+    local_actions: Float[Array, "S A"]
+    """The same for every action by itself."""
+
+
 class Known(NamedTuple):
     """The posterior by its moments, for the closed form: nothing is sampled."""
 
@@ -91,24 +106,25 @@ class Known(NamedTuple):
     def root(self, policy: Actions, discount: float) -> Float[Array, "S S"]:
         """(I - discount Pbar)^-1 under the policy."""
         unit = jnp.eye(self.mean.r.shape[0], dtype=self.mean.r.dtype)
-        if self.mean.weights.shape[-1] == 1:
-            return solver_of(self.mean, policy, discount).solve(unit).T
         inverse: Float[Array, "S S"] = jnp.linalg.inv(unit - discount * bellman.policy_rows(self.mean.p, policy))
         return inverse
 
     def values(self, reward: Float[Array, "S A"], policy: Actions, discount: float) -> Values:
         """Values of the policy in the mean MDP with any reward."""
-        if self.mean.weights.shape[-1] == 1:
-            return flat_values(self.mean, reward, policy, discount)
         return bellman.solve(MDP(self.mean.p, reward), policy, discount)
 
     def evaluate(self, policy: Actions, discount: float, first_order: bool) -> tuple[Values, Float[Array, "S A"]]:
         """Mean values and the variance of Q."""
-        root, v, local = self.local(policy, discount, first_order)
+        root, v, local = self._local(policy, discount, first_order)
         average = Values(v, self.mean.r + discount * self.mean.expect(v))
         return average, variances(self.rows, root, local, discount)[1]
 
-    def local(
+    def prospect(self, start: int, policy: Actions, discount: float, first_order: bool) -> Prospect:
+        """Of the policy at one state."""
+        root, v, local = self._local(policy, discount, first_order)
+        return Prospect(v[start], root[start], local.states, local.actions)
+
+    def _local(
         self, policy: Actions, discount: float, first_order: bool
     ) -> tuple[Float[Array, "S S"], Float[Array, " S"], Local]:
         """`root`, the mean values, and what every state and action adds to their variance."""
@@ -117,7 +133,59 @@ class Known(NamedTuple):
         return root, v, local_uncertainty(self.rows, (root, root), (v, v), (choice, choice), discount, first_order)
 
 
-PlanningModel = Dense | Flat | Single | Known
+class Traced(NamedTuple):
+    """The same of a belief with one successor per action, where nothing has a table of two states by two (see `roots`)."""
+
+    mean: FlatMean
+    rows: DirichletRows
+
+    def values(self, reward: Float[Array, "S A"], policy: Actions, discount: float) -> Values:
+        """Values of the policy in the mean MDP with any reward."""
+        return flat_values(self.mean, reward, policy, discount)
+
+    def evaluate(self, policy: Actions, discount: float, first_order: bool) -> tuple[Values, Float[Array, "S A"]]:
+        """Mean values and the variance of Q."""
+        root, v, local, actions = self._local(policy, discount, first_order)
+        average = Values(v, self.mean.r + discount * self.mean.expect(v))
+        ahead = root.rows_squared(root.sums(local), self._every_row())
+        common = 2.0 * root.again() * local  # what the action has in common with what follows, where it is the policy's
+        choice = jax.nn.one_hot(policy, actions.shape[1], dtype=actions.dtype)
+        return average, actions + discount**2 * ahead + common[:, None] * choice
+
+    def prospect(self, start: int, policy: Actions, discount: float, first_order: bool) -> Prospect:
+        """Of the policy at one state."""
+        root, v, local, actions = self._local(policy, discount, first_order)
+        return Prospect(v[start], root.row(start), local, actions)
+
+    def _every_row(self) -> Rows:
+        return Rows(self.mean.successors[:, :, 0], self.mean.weights[:, :, 0], self.mean.share)
+
+    def _local(
+        self, policy: Actions, discount: float, first_order: bool
+    ) -> tuple[Root, Float[Array, " S"], Float[Array, " S"], Float[Array, "S A"]]:
+        """G, the mean values, and what every state and every action adds to their variance."""
+        every, scale = self._every_row(), 1.0 / (self.rows.total + 1.0)
+        own, own_scale = every.taken(policy), bellman.policy_average(scale, policy)
+        root = root_of(own, discount)
+        v = root.times(bellman.policy_average(self.mean.r, policy))
+        known = jnp.einsum("saa->sa", self.rows.known((v, v), discount))
+        start = bellman.policy_average(known, policy)
+        if first_order:
+            return root, v, start, known
+
+        def trace(local: Float[Array, " S"], rows: Rows, scale: Float[Array, "*n"]) -> Float[Array, "*n"]:
+            """tr(Sigma C), with C = G diag(l) G^T."""
+            sums = root.sums(local)
+            variance = root.squared(sums)
+            expected = rows.weight * variance[rows.successor] + rows.share * jnp.sum(variance)
+            return scale * (expected - root.rows_squared(sums, rows))
+
+        local, (_, converged) = iterate(start, lambda local: discount**2 * trace(local, own, own_scale))
+        more = discount**2 * trace(local, every, scale)
+        return root, v, jnp.where(converged, local, start), jnp.where(converged, known + more, known)
+
+
+PlanningModel = Dense | Flat | Single | Known | Traced
 
 
 def solver_of(mean: FlatMean, policy: Actions, discount: float) -> MeanSolver:

@@ -74,6 +74,16 @@ def follow(operator: Doubling, b: Float[Array, "C S"]) -> Float[Array, "C S"]:
     return total
 
 
+def follow_back(operator: Doubling, b: Float[Array, " S"]) -> Float[Array, " S"]:
+    """Applies the transposed operator: what flows from every state into those that follow it."""
+
+    def add(k: Int[Array, ""], x: Float[Array, " S"]) -> Float[Array, " S"]:
+        return x.at[operator.places[k]].add(operator.factors[k] * x)
+
+    total: Float[Array, " S"] = jax.lax.fori_loop(0, operator.rounds, add, b)
+    return total.at[-1].multiply(operator.absorbing)
+
+
 def follow_a_while(operator: Doubling, b: Float[Array, "C S"]) -> Float[Array, "C S"]:
     """Nearly the same, by a fixed number of rounds, which a GPU makes without asking after each whether to go on."""
     x = b.at[:, -1].multiply(operator.absorbing)
