@@ -76,15 +76,16 @@ class Root(NamedTuple):
     def sums(self, x: Vector) -> Sums:
         """What the products of G with itself need to know of x."""
         places, factors, rounds, absorbing = self.observed
-        squares = (1.0 + self.around) / (1.0 - self.around) * x
-        start = jnp.stack([squares.at[-1].multiply(absorbing**2), (self.arriving * x).at[-1].multiply(absorbing)])
+        again = (1.0 + self.around) / (1.0 - self.around)
 
-        def add(k: Int[Array, ""], found: Float[Array, "2 S"]) -> Float[Array, "2 S"]:
-            factor = factors[k]
-            return found + jnp.stack([factor**2, factor]) * found[:, places[k]]
+        def add(k: Int[Array, ""], found: tuple[Vector, Vector]) -> tuple[Vector, Vector]:
+            place, factor = places[k], factors[k]
+            squares, once = found
+            return squares + factor**2 * squares[place], once + factor * once[place]
 
-        squared, once = jax.lax.fori_loop(0, rounds, add, start)
-        return Sums(squared, once, jnp.sum(self.arriving**2 * x))
+        start = ((again * x).at[-1].multiply(absorbing**2), (self.arriving * x).at[-1].multiply(absorbing))
+        squares, once = jax.lax.fori_loop(0, rounds, add, start)
+        return Sums(squares, once, jnp.sum(self.arriving**2 * x))
 
     def squared(self, sums: Sums) -> Vector:
         """(G*G) x."""
@@ -111,9 +112,14 @@ def root_of(rows: Rows, discount: float) -> Root:
 def around_cycles(successor: Int[Array, " S"], factor: Vector) -> Vector:
     """The product of the factors around the cycle that a state lies on; 0 where it lies on none, and at the end."""
     num_states = successor.shape[0]
-    first, place = jnp.minimum(jnp.arange(num_states, dtype=successor.dtype), successor), successor[successor]
-    for _ in range((num_states - 1).bit_length()):  # the first in number of so many states that follow, twice as many each time
-        first, place = jnp.minimum(first, first[place]), place[place]
-    cyclic = jnp.zeros(num_states, bool).at[place].set(True)  # after as many steps as states every way is on its cycle
+
+    def double(_: Int[Array, ""], state: tuple[Array, Array]) -> tuple[Array, Array]:
+        first, place = state
+        return jnp.minimum(first, first[place]), place[place]
+
+    # the first in number of the states that follow, and the last of them; after as many steps as states it is on a cycle
+    states = jnp.arange(num_states, dtype=successor.dtype)
+    first, place = jax.lax.fori_loop(0, (num_states - 1).bit_length() + 1, double, (states, successor))
+    cyclic = jnp.zeros(num_states, bool).at[place].set(True)
     logs = jnp.zeros_like(factor).at[first].add(jnp.where(cyclic, jnp.log(factor), 0.0))
     return jnp.where(cyclic, jnp.exp(logs[first]), 0.0).at[-1].set(0.0)
