@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import jax
@@ -127,6 +128,24 @@ def test_a_policy_does_not_differ_from_itself() -> None:
         assert (found.mean == 0.0).all()
 
 
+def test_few_data_are_warned_of() -> None:
+    """As by `value_variance`; of two policies those rows count that make the difference."""
+    unknown = DirichletNormal(3, 2, terminal=True)
+    known, choice, other = (
+        unknown.observe(ubex.Transitions([0, 1, 2], [0, 0, 0], [0.0, 1.0, 2.0], [1, 2, 3]), 100),
+        [0, 0, 0],
+        [1, 0, 0],
+    )
+    for source, first, second, warned in ((unknown, choice, other, 2), (known, choice, other, 1), (known, choice, choice, 0)):
+        with warnings.catch_warnings(record=True, action="always") as said:
+            ubex.value_covariance(source, first, 0.9)
+            ubex.policy_difference(source, first, second, 0.9)
+        assert [str(one.message).startswith("closed-form can be far off here") for one in said] == [True] * warned
+    with pytest.warns(ubex.UbexWarning, match="did not converge"):
+        ubex.value_covariance(DirichletNormal(2, 1, concentration=0.01), [0, 0], 0.999)
+
+
+@pytest.mark.filterwarnings("ignore::ubex.UbexWarning")
 def test_difference_of_policies_against_samples() -> None:
     """Policies that agree in most states: their values are correlated, and the variance of the difference is smaller."""
     belief = posterior()
@@ -155,6 +174,7 @@ def test_moments_of_many_samples_are_those_of_the_posterior() -> None:
     assert (lower.v <= exact.v + 1e-15).all()
 
 
+@pytest.mark.filterwarnings("ignore::ubex.UbexWarning")
 def test_no_key_is_needed_where_nothing_is_sampled() -> None:
     class Other:
         """A posterior that only knows how to sample."""

@@ -39,15 +39,22 @@ def own_returns(
 
     Every row counts by its share of a state's variance. The closed form assumes that y is small.
     """
+    return in_the_median(root**2 * local[None], met_again(rows, root, policy, discount))
+
+
+def met_again(rows: Rows, root: Float[Array, "S S"], policy: Float[Array, "S A"], discount: Scalar) -> Float[Array, " S"]:
+    """The variance of every row's y."""
     if isinstance(rows, SampledRows):
         y = discount * jnp.einsum("sa,nsat,ts->ns", policy, rows.p, root)
-        varies = jnp.mean(y**2, axis=0)
-    else:
-        assert isinstance(rows, DirichletRows)
-        assert isinstance(rows.mean, Table), "agents do not ask"
-        ahead, after = (jnp.einsum("sat,ts->sa", rows.mean.p, x) for x in (root, root**2))
-        varies = jnp.sum(policy**2 * discount**2 * (after - ahead**2) / (rows.total + 1.0), axis=1)
-    parts = root**2 * local[None]
+        return jnp.mean(y**2, axis=0)
+    assert isinstance(rows, DirichletRows)
+    assert isinstance(rows.mean, Table), "agents do not ask"
+    ahead, after = (jnp.einsum("sat,ts->sa", rows.mean.p, x) for x in (root, root**2))
+    return jnp.sum(policy**2 * discount**2 * (after - ahead**2) / (rows.total + 1.0), axis=1)
+
+
+def in_the_median(parts: Float[Array, "S S"], varies: Float[Array, " S"]) -> Float[Array, ""]:
+    """The standard deviation of y in the median state, from what every row adds to a state's variance."""
     whole = jnp.sum(parts, axis=1)
     unknown = whole > NEGLIGIBLE * jnp.max(whole)
     share = jnp.nanmedian(jnp.where(unknown, parts @ varies / jnp.where(unknown, whole, 1.0), jnp.nan))

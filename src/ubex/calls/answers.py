@@ -128,7 +128,7 @@ class ValueCovariance(NamedTuple):
     """What `value_covariance` returns, as NumPy arrays.
 
     Example:
-        >>> found = ubex.value_covariance(ubex.DirichletNormal(3, 2), [0, 0, 0], 0.9)
+        >>> found = ubex.value_covariance(ubex.DirichletNormal(3, 2, concentration=20.0), [0, 0, 0], 0.9)
         >>> found.covariance.shape, found.mean.shape, found.converged
         ((3, 3), (3,), True)
     """
@@ -147,7 +147,7 @@ class PolicyDifference(NamedTuple):
     """What `policy_difference` returns: of V under the first policy minus V under the second.
 
     Example:
-        >>> found = ubex.policy_difference(ubex.DirichletNormal(3, 2), [0, 0, 0], [0, 0, 0], 0.9)
+        >>> found = ubex.policy_difference(ubex.DirichletNormal(3, 2, concentration=20.0), [0, 0, 0], [0, 0, 0], 0.9)
         >>> found.mean.shape, bool(found.variance.max() < 1e-9), found.probability.tolist()
         ((3,), True, [0.5, 0.5, 0.5])
     """

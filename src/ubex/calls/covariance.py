@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from ubex import checks, returns
 from ubex import closed_form as form
+from ubex.calls import doubts
 from ubex.calls.answers import PolicyDifference, ValueCovariance, ValueVariance
 from ubex.calls.members import ArrayOrHost, ensemble, gap, values_in
 from ubex.calls.source import FROM_MEMBERS, Source, common_offset, default_for, policy_in, posterior_of, raised, resolve
@@ -87,8 +88,11 @@ def value_covariance(
         horizon: number of steps that the values count, at discount 1 too; without it they never end. The closed form then
             takes every step's rows for fresh draws of the posterior, and is exact for these.
 
+    Warns:
+        UbexWarning: where the closed form does not converge, and where data are too few for it, as far as it can tell.
+
     Example:
-        >>> value_covariance(ubex.DirichletNormal(3, 2), [0, 0, 0], 0.9).covariance.shape
+        >>> value_covariance(ubex.DirichletNormal(3, 2, concentration=20.0), [0, 0, 0], 0.9).covariance.shape
         (3, 3)
     """
     known, discount, name, steps = asked(source, discount, estimator, horizon)
@@ -105,7 +109,9 @@ def value_covariance(
         now = unrolled_form(problem, (policy, policy), discount, steps, first_order).now
         return ValueCovariance(no_negative_variance(now.covariance), np.asarray(level(now.first)), True, name)
     side = solve(problem, policy, discount)
-    local, _, _, _ = evaluate(problem.rows, side, discount, "first-order" if first_order else "full")
+    closed: Closed = "first-order" if first_order else "full"
+    local, _, _, again = evaluate(problem.rows, side, discount, closed)
+    doubts.closed_form(name, closed, bool(local.converged), float(again))
     covariance = form.covariance((side.root, side.root), local.states)
     return ValueCovariance(no_negative_variance(covariance), np.asarray(level(side.v)), bool(local.converged), name)
 
@@ -149,10 +155,10 @@ def policy_difference(
     """Posterior mean and variance of V(policy) - V(other) in every state.
 
     What both policies do in a state they do under the same unknown row, so much of the uncertainty cancels.
-    Both are probabilities (S, A) or actions (S,); the other arguments are those of `value_covariance`.
+    Both are probabilities (S, A) or actions (S,); the other arguments are those of `value_covariance`, and so are the warnings.
 
     Example:
-        >>> found = policy_difference(ubex.DirichletNormal(3, 2), [0, 0, 0], [1, 1, 1], 0.9)
+        >>> found = policy_difference(ubex.DirichletNormal(3, 2, concentration=20.0), [0, 0, 0], [1, 1, 1], 0.9)
         >>> found.mean.shape, found.variance.shape
         ((3,), (3,))
     """
@@ -171,7 +177,8 @@ def policy_difference(
         apart = jnp.maximum(jnp.diag(ahead.covariance.apart), 0.0)
         return PolicyDifference(np.asarray(ahead.above), np.asarray(apart), True, name)
     sides = tuple(solve(problem, choice, discount) for choice in (policy, other))
-    mean, variance, converged = _difference(problem.rows, jnp.asarray(problem.mean.r), sides, discount, first_order)
+    mean, variance, converged, again = _difference(problem.rows, jnp.asarray(problem.mean.r), sides, discount, first_order)
+    doubts.closed_form(name, "first-order" if first_order else "full", bool(converged), float(again))
     return PolicyDifference(np.asarray(mean), np.asarray(jnp.maximum(variance, 0.0)), bool(converged), name)
 
 
@@ -287,10 +294,17 @@ _unrolled_difference = jax.jit(unrolled.difference, static_argnames="first_order
 @functools.partial(jax.jit, static_argnames="first_order")
 def _difference(
     rows: Rows, rewards: Float[Array, "S A"], sides: tuple[Side, Side], discount: form.Scalar, first_order: bool
-) -> tuple[Float[Array, " S"], Float[Array, " S"], Bool[Array, ""]]:
-    """Mean and variance of V_a - V_b, and whether the fixed point was reached; no value is subtracted from another."""
+) -> tuple[Float[Array, " S"], Float[Array, " S"], Bool[Array, ""], Float[Array, ""]]:
+    """Mean and variance of V_a - V_b, whether the fixed point was reached, and how much rows change their own returns under
+    either policy (as in `returns.own_returns`); no value is subtracted from another."""
     a, b = sides
     change = discount * (a.rows - b.rows)
     above = a.root @ (jnp.sum((a.policy - b.policy) * rewards, axis=1) + change @ b.v)
     pairs = ((a.v, above), (a.policy, b.policy))
-    return above, *form.difference(rows, (a.root, b.root), a.root @ change @ b.root, *pairs, discount, first_order)
+    root_change = a.root @ change @ b.root
+    found = form.difference(rows, (a.root, b.root), root_change, *pairs, discount, first_order)
+    if first_order:
+        return above, *found, jnp.zeros_like(above[0])
+    parts = form.difference_parts(rows, b.root, root_change, *pairs, discount)
+    varies = jnp.maximum(*(returns.met_again(rows, side.root, side.policy, discount) for side in sides))
+    return above, *found, returns.in_the_median(parts, varies)

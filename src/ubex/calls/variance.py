@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import math
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -14,23 +12,20 @@ from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from ubex import checks
-from ubex.calls import covariance, sparse
+from ubex.calls import covariance, doubts, sparse
 from ubex.calls.answers import ValueVariance
 from ubex.calls.members import ArrayOrHost, ensemble, on_device, values
-from ubex.calls.source import FROM_MEMBERS, Source, default_for, posterior_of, raised
+from ubex.calls.source import Source, default_for, posterior_of, raised
 from ubex.estimators import Estimator, find, name_of
-from ubex.estimators.base import Closed
 from ubex.precision import float64
 from ubex.tabular import bellman, uncertainty, unrolled
 from ubex.tabular.assumptions import visits_no_state_twice
 from ubex.tabular.bellman import Policy, Scalar, Values
 from ubex.tabular.sparse import SparsePosterior
-from ubex.types import MDP, InputError, KeyLike, UbexWarning
+from ubex.types import MDP, InputError, KeyLike
 
 ASKED_MODELS, CHOSEN_MODELS = 5, 100
 """Samples of a posterior for an estimator that was asked for, as in the paper, and for one that was chosen."""
-RETURNS: Mapping[Closed, float] = {"full": 0.1, "first-order": math.inf, "integral": 0.2}
-"""From how much `returns.own_returns` on an answer is doubted (docs/equations.md). The first order is too small in any case."""
 _next_values = jax.jit(bellman.next_values, static_argnames="needs_chi_square")
 _changes = jax.jit(bellman.changes)
 _gap_rewards = jax.jit(bellman.gap_rewards)
@@ -114,13 +109,8 @@ def value_variance(
             assert chosen.closed is not None
             problem = covariance.moments(posterior, key, num_models, ddof)
             answer, converged, again = covariance.variance(problem, policy, discount, steps, chosen.closed)
-        if not converged:
-            warn(f"{name} did not converge, so its variances are of first order, too small; better: estimator={FROM_MEMBERS!r}")
-        elif chosen.closed is not None and again > RETURNS[chosen.closed]:
-            warn(
-                f"{name} can be far off here: what is not known of a row changes how often its own state is met again, by "
-                f"{again:.0%} in the median; better: estimator={FROM_MEMBERS!r} with num_models=1000"
-            )
+        if chosen.closed is not None:
+            doubts.closed_form(name, chosen.closed, converged, again)
         return answer._replace(estimator=name)
     known = ensemble(posterior, key, num_models, ddof, chosen.min_models, f"estimator {name!r}", level=chosen.needs_chi_square)
     choice = known.policy(policy)
@@ -136,13 +126,8 @@ def value_variance(
     v, q, v_mean, q_mean, local = (np.asarray(field) for field in (result.v, result.q, *means, result.local_q))
     if chosen.acyclic and not visits_no_state_twice(known.p):
         share = f", and u was below u_min at {float(result.clipped):.0%} of states and actions" if result.clipped else ""
-        warn(f"{name} assumes that no state is visited twice, but one can be{share}; better: estimator={default!r}")
+        doubts.warn(f"{name} assumes that no state is visited twice, but one can be{share}; better: estimator={default!r}")
     return ValueVariance(v, q, v_mean, q_mean, local, name)
-
-
-def warn(message: str) -> None:
-    """At the line that called `value_variance`."""
-    warnings.warn(message, UbexWarning, stacklevel=4)
 
 
 def over_chunks(
