@@ -82,6 +82,15 @@ def test_the_closed_form_plans_with_the_variance_of_the_public_call(name: str, b
         np.testing.assert_allclose(variance[:-1], expected.q[:-1], rtol=1e-6)
 
 
+@pytest.mark.parametrize("planner", agents.PLANNERS)
+def test_the_closed_form_of_a_deterministic_world_has_no_table_of_two_states_by_two(planner: str) -> None:
+    states = 1601
+    config = AgentConfig(method="closed-form", planner=planner)
+    update = jax.jit(agents.update, static_argnums=(0, 3))
+    compiled = update.lower(config, jax.random.key(0), prior(states - 1, 2, 1), 0).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < states**2
+
+
 def test_policy_iteration_on_the_closed_form_ends_where_rows_are_met_again() -> None:
     """Three rooms: without the part of the variance that counts these rows twice, it cycles with each of these beliefs."""
     env, config = n_room(3), AgentConfig(method="closed-form", prior_mass=2.0)
