@@ -7,6 +7,7 @@ calibration`, by NumPy's generator with seed 0; none was chosen for its picture.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,8 @@ TRUTH_SAMPLES, SAMPLES, MEMBERS, DRAWS = 20_000, 1000, 5, 200
 
 WIDTH, HEIGHT, TOP, BOTTOM, LEFT, GAP = 880, 350, 84, 44, 52, 62
 COLUMN = (WIDTH - LEFT - GAP - 12) / 2
+NARROW, LARGER = 560, 2
+"""Where the picture is shown no wider than so many pixels, as on a phone, it has the second panel alone, so much larger."""
 SERIES = ("closed-form", "exact-ube", "pombu")
 LEGEND = {
     "truth": ("truth", "brute force, 20,000 samples"),
@@ -44,7 +47,18 @@ text { font: 12px system-ui, sans-serif; fill: #1f2328 } .small { font-size: 11p
 .ensemble-var { stroke-width: 7; opacity: .35 } .median { stroke-width: 1.5; opacity: 1 }
 .closed-form, .exact-ube, .pombu { fill: none; stroke-width: 1.8 }
 @media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .small { fill: #9198a1 } .truth { stroke: #e6edf3 } }
+.narrow { display: none }
 """
+ON_A_PHONE = f"@media (max-width: {NARROW}px) {{ .wide {{ display: none }} .narrow {{ display: inline }} }}"
+
+
+class Box(NamedTuple):
+    """Where a panel is drawn, without its title and the numbers of its axis."""
+
+    left: float
+    width: float
+    high: float
+    low: float
 
 
 def colours() -> str:
@@ -101,18 +115,20 @@ def mark(name: str, x: float, y: float) -> str:
     return f'<path class="{name}" d="M{x - 3.5:.1f} {y - 3.5:.1f}l7 7m0-7l-7 7"/>'
 
 
-def panel(rows: pd.DataFrame, title: str, left: float, top: float, step: float) -> list[str]:
-    """One posterior; the axis ends at `top`, with a line every `step`."""
-    low, high = HEIGHT - BOTTOM, TOP
+def panel(rows: pd.DataFrame, title: str, box: Box) -> list[str]:
+    """One posterior, and an axis from 0 with some lines."""
+    largest = float(rows[["truth", "pombu", "closed-form", "ensemble_high"]].to_numpy().max())
+    step = 10.0 ** np.floor(np.log10(largest)) * (0.5 if largest / 10.0 ** np.floor(np.log10(largest)) < 4.0 else 1.0)
+    top, (left, width, high, low) = float(step * np.ceil(largest / step)), box
 
     def place(value: float) -> float:
         return low - (low - high) * value / top
 
-    xs = [left + COLUMN * (i + 0.5) / len(rows) for i in range(len(rows))]
-    drawn = [f'<text class="title" x="{left:.0f}" y="{TOP - 14}">{title}</text>']
+    xs = [left + width * (i + 0.5) / len(rows) for i in range(len(rows))]
+    drawn = [f'<text class="title" x="{left:.0f}" y="{high - 14:.0f}">{title}</text>']
     for tick in np.arange(0.0, top + step / 2, step):
         y = place(tick)
-        drawn.append(f'<path class="{"grid" if tick else "axis"}" d="M{left:.0f} {y:.1f}h{COLUMN:.0f}"/>')
+        drawn.append(f'<path class="{"grid" if tick else "axis"}" d="M{left:.0f} {y:.1f}h{width:.0f}"/>')
         drawn.append(f'<text class="small" text-anchor="end" x="{left - 6:.0f}" y="{y + 4:.1f}">{tick:g}</text>')
     for x, below, half, above in zip(xs, rows["ensemble_low"], rows["ensemble_median"], rows["ensemble_high"], strict=True):
         drawn.append(f'<path class="ensemble-var" d="M{x:.1f} {place(below):.1f}V{place(above):.1f}"/>')
@@ -120,32 +136,43 @@ def panel(rows: pd.DataFrame, title: str, left: float, top: float, step: float) 
     line = " ".join(f"{x:.1f},{place(y):.1f}" for x, y in zip(xs, rows["truth"], strict=True))
     drawn.append(f'<polyline class="truth" points="{line}"/>')
     drawn += [mark(name, x, place(y)) for name in reversed(SERIES) for x, y in zip(xs, rows[name], strict=True)]
-    below = f'<text class="small" x="{left + COLUMN / 2:.0f}" y="{HEIGHT - 14}" text-anchor="middle">'
+    below = f'<text class="small" x="{left + width / 2:.0f}" y="{low + 30:.0f}" text-anchor="middle">'
     return [*drawn, f"{below}{len(rows)} states, in the order of their true variance</text>"]
 
 
-def picture(table: pd.DataFrame) -> str:
-    """The picture as SVG, which follows the reader's light or dark scheme."""
-    body, x = ['<text class="small" x="12" y="18">variance of the value of a state</text>'], 16.0
+def legend(x: float, y: float, notes: bool) -> list[str]:
+    """The signs and their names in a row, with or without how many samples each takes."""
+    drawn = []
     for name, (label, note) in LEGEND.items():
         if name == "truth":
-            body.append(f'<path class="truth" d="M{x - 7:.0f} 38h14"/>')
+            drawn.append(f'<path class="truth" d="M{x - 7:.0f} {y:.0f}h14"/>')
         elif name == "ensemble-var":
-            body.append(
-                f'<path class="ensemble-var" d="M{x:.0f} 28v20"/><path class="ensemble-var median" d="M{x - 4:.0f} 38h8"/>'
-            )
+            drawn.append(f'<path class="ensemble-var" d="M{x:.0f} {y - 10:.0f}v20"/>')
+            drawn.append(f'<path class="ensemble-var median" d="M{x - 4:.0f} {y:.0f}h8"/>')
         else:
-            body.append(mark(name, x, 38.0))
-        body.append(f'<text x="{x + 12:.0f}" y="36">{label}</text><text class="small" x="{x + 12:.0f}" y="50">{note}</text>')
-        x += 34.0 + 6.2 * max(len(label), len(note))
-    for number, (kind, title) in enumerate(KINDS.items()):
-        rows = table[table["kind"] == kind]
-        largest = float(rows[["truth", "pombu", "closed-form", "ensemble_high"]].to_numpy().max())
-        step = 10.0 ** np.floor(np.log10(largest)) * (0.5 if largest / 10.0 ** np.floor(np.log10(largest)) < 4.0 else 1.0)
-        body += panel(rows, title, LEFT + number * (COLUMN + GAP), float(step * np.ceil(largest / step)), float(step))
+            drawn.append(mark(name, x, y))
+        drawn.append(f'<text x="{x + 12:.0f}" y="{y - 2 if notes else y + 4:.0f}">{label}</text>')
+        if notes:
+            drawn.append(f'<text class="small" x="{x + 12:.0f}" y="{y + 12:.0f}">{note}</text>')
+        x += 34.0 + 6.2 * max(len(label), len(note) if notes else 0)
+    return drawn
+
+
+def picture(table: pd.DataFrame) -> str:
+    """The picture as SVG, which follows the reader's light or dark scheme, and the width at which it is shown."""
+    parts = [(table[table["kind"] == kind], title) for kind, title in KINDS.items()]
+    wide = ['<text class="small" x="12" y="18">variance of the value of a state</text>', *legend(16.0, 38.0, True)]
+    for number, (rows, title) in enumerate(parts):
+        wide += panel(rows, title, Box(LEFT + number * (COLUMN + GAP), COLUMN, TOP, HEIGHT - BOTTOM))
+    rows, _ = parts[-1]
+    width, height = WIDTH / LARGER, HEIGHT / LARGER
+    alone = "variance of values where states are visited again"
+    narrow = [*legend(12.0, 10.0, False), *panel(rows, alone, Box(24.0, width - 30.0, 44.0, height - 33.0))]
     says = "True variance of values and four estimates of it, for a posterior without cycles and one with cycles"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{says}">'
-    return "\n".join([head, f"<title>{says}</title>", f"<style>{STYLE}{colours()}</style>", *body, "</svg>", ""])
+    style = f"<style>{STYLE}{ON_A_PHONE}{colours()}</style>"
+    body = ['<g class="wide">', *wide, "</g>", f'<g class="narrow" transform="scale({LARGER})">', *narrow, "</g>"]
+    return "\n".join([head, f"<title>{says}</title>", style, *body, "</svg>", ""])
 
 
 def main() -> None:

@@ -98,6 +98,16 @@ def test_every_page_has_its_pictures_and_links_and_fits_a_phone(visit: Any, site
     assert set(names) - {site / "search.html"} <= linked  # nothing that cannot be found
 
 
+def test_the_first_picture_can_be_read_on_a_phone(visit: Any, site: Path) -> None:
+    """It looks at the width that it is shown at, and then has one panel with letters of a size that can be read."""
+    for width, shown in ((PHONE["width"], "narrow"), (900, "wide")):
+        page = visit("README.html", viewport={"width": width, "height": 800})
+        page.goto(next(site.rglob("truth.svg")).as_uri())
+        visible = [part for part in ("narrow", "wide") if page.locator(f"g.{part}").is_visible()]
+        assert visible == [shown]
+        assert min(page.locator(f"g.{shown} text").evaluate_all("all => all.map((t) => t.getBoundingClientRect().height)")) >= 9
+
+
 def test_pages_are_reached_by_the_navigation(visit: Any) -> None:
     page = visit("index.html")  # which leads on to the README
     page.locator("#lside").get_by_role("link", name="Adding to ubex", exact=True).click()
