@@ -24,7 +24,7 @@ from ubex.tabular import agents, planner
 from ubex.tabular.agents import AgentConfig
 from ubex.tabular.belief import Belief, mean_model, reward_posterior
 from ubex.tabular.host import HostEnv, plan
-from ubex.tabular.models import Dense, Flat, Known, Traced
+from ubex.tabular.models import ByMoments, Dense, Flat
 from ubex.types import MDP, InputError, Key
 
 WITHOUT_DEVIATION = (*agents.OTHERS, "ensemble-mean")
@@ -197,7 +197,7 @@ def _look(config: AgentConfig, key: Key, belief: Belief) -> tuple[Int[Array, " S
         return greedy, q, jnp.full_like(q, jnp.nan)
     how = config.optimism()._replace(gain=1.0)
     model = agents.planning_model(dataclasses.replace(config, gain=1.0), key, belief, mean, spread)
-    assert isinstance(model, Dense | Flat | Known | Traced)
+    assert isinstance(model, Dense | Flat | ByMoments)
     return greedy, q, planner.q_moments(how, model, greedy)[1]
 
 

@@ -23,7 +23,7 @@ from ubex.fields import OneOf, Within
 from ubex.keys import named
 from ubex.tabular import beb, ucbvi
 from ubex.tabular.belief import Belief, FlatMean, LearnedBelief, mean_model, reward_posterior, sample_transitions, total_mass
-from ubex.tabular.models import Dense, Flat, Known, PlanningModel, Single, Traced
+from ubex.tabular.models import ByMoments, Dense, Flat, Known, PlanningModel, Single, Traced
 from ubex.tabular.planner import MAX_IMPROVEMENTS, Optimism, Plan, policy_iteration
 from ubex.tabular.start import plan_for_start
 from ubex.types import MDP, AgentEntry, InputError, Key
@@ -134,7 +134,7 @@ def update(
     model = planning_model(config, key, belief, mean, deviation)
     if config.planner == START:
         assert start is not None, "checked where the agent meets its environment"
-        assert isinstance(model, Known | Traced), "checked in the settings"
+        assert isinstance(model, ByMoments), "checked in the settings"
         return plan_for_start(how, model, start, first)
     return policy_iteration(how, named(key, "ties"), model, first)
 

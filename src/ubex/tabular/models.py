@@ -2,7 +2,7 @@
 
 `Dense` takes any MDPs and factorises. `Flat` is for the belief of an agent in a deterministic environment (see `solvers`).
 `Single` is for PSRL, whose model is one sample without uncertainty. `Known` and `Traced` have no samples: the closed form needs
-none. `Traced` is its `Flat`, and as the memory of a policy takes what a policy takes.
+none. `Traced` is for deterministic environments again, and makes no table of two states by two.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Prospect(NamedTuple):
     visits: Float[Array, " S"]
     """G(state, t): discounted visits in the mean MDP."""
     local: Float[Array, " S"]
-    """l(t): what every state adds to the variance each time it is visited, squared."""
+    """l(t): the variance is the sum of visits(t)^2 l(t)."""
     local_actions: Float[Array, "S A"]
     """The same for every action by itself."""
 
@@ -185,7 +185,8 @@ class Traced(NamedTuple):
         return root, v, jnp.where(converged, local, start), jnp.where(converged, known + more, known)
 
 
-PlanningModel = Dense | Flat | Single | Known | Traced
+ByMoments = Known | Traced
+PlanningModel = Dense | Flat | Single | ByMoments
 
 
 def solver_of(mean: FlatMean, policy: Actions, discount: float) -> MeanSolver:

@@ -17,7 +17,7 @@ from ubex import ube
 from ubex.estimators import Estimator
 from ubex.tabular import similar
 from ubex.tabular.bellman import Values
-from ubex.tabular.models import Dense, Flat, Known, PlanningModel, Single, Traced
+from ubex.tabular.models import ByMoments, Dense, Flat, PlanningModel, Single
 from ubex.tabular.similar import Similar
 from ubex.types import Key
 
@@ -55,17 +55,17 @@ class Plan(NamedTuple):
 
 def optimistic_values(how: Optimism, model: PlanningModel | Similar, policy: Int[Array, " S"]) -> Float[Array, "S A"]:
     """Mean Q plus gain times the standard deviation of Q, for a deterministic policy."""
-    if isinstance(model, Single) or (how.gain == 0.0 and not isinstance(model, Known | Traced)):
+    if isinstance(model, Single) or (how.gain == 0.0 and not isinstance(model, ByMoments)):
         return model.average(policy, how.discount).q
     mean, deviation = q_moments(how, model, policy)
     return mean + how.gain * deviation
 
 
 def q_moments(
-    how: Optimism, model: Dense | Similar | Flat | Known | Traced, policy: Int[Array, " S"]
+    how: Optimism, model: Dense | Similar | Flat | ByMoments, policy: Int[Array, " S"]
 ) -> tuple[Float[Array, "S A"], Float[Array, "S A"]]:
     """Mean and standard deviation of Q, for a deterministic policy; a negative variance counts as 0."""
-    if isinstance(model, Known | Traced):
+    if isinstance(model, ByMoments):
         average, variance = model.evaluate(policy, how.discount, how.estimator.closed == "first-order")
     else:
         average = model.average(policy, how.discount)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ubex.tabular import bellman
-from ubex.tabular.models import Known, Traced
+from ubex.tabular.models import ByMoments
 from ubex.tabular.planner import Optimism, Plan
 
 SMALL = 1e-10
@@ -42,7 +42,7 @@ class Outlook(NamedTuple):
     """gain * y(t) sigma(t,a)."""
 
 
-def outlook(how: Optimism, model: Known | Traced, start: int, policy: Int[Array, " S"]) -> Outlook:
+def outlook(how: Optimism, model: ByMoments, start: int, policy: Int[Array, " S"]) -> Outlook:
     """Evaluates a deterministic policy at the start."""
     seen = model.prospect(start, policy, how.discount, how.estimator.closed == "first-order")
     lengths = seen.visits * jnp.sqrt(jnp.maximum(seen.local, 0.0))
@@ -53,7 +53,7 @@ def outlook(how: Optimism, model: Known | Traced, start: int, policy: Int[Array,
 
 
 def best_policy(
-    how: Optimism, model: Known | Traced, reward: Float[Array, "S A"], first: Int[Array, " S"]
+    how: Optimism, model: ByMoments, reward: Float[Array, "S A"], first: Int[Array, " S"]
 ) -> tuple[Int[Array, " S"], Float[Array, " S"]]:
     """The best policy of the mean MDP with this reward, by policy iteration, and what each change adds to the first one's Q."""
     State = tuple[Int[Array, ""], Int[Array, " S"], Float[Array, " S"], Bool[Array, ""]]
@@ -76,7 +76,7 @@ def best_policy(
 
 
 def improved(
-    how: Optimism, model: Known | Traced, start: int, policy: Int[Array, " S"], here: Outlook
+    how: Optimism, model: ByMoments, start: int, policy: Int[Array, " S"], here: Outlook
 ) -> tuple[Int[Array, " S"], Outlook, Bool[Array, ""]]:
     """A policy with a larger J than this one, whose outlook is `here`; or this one, and False."""
     target, gains = best_policy(how, model, model.mean.r + here.bonus, policy)
@@ -100,7 +100,7 @@ def improved(
     return after, seen, better
 
 
-def plan_for_start(how: Optimism, model: Known | Traced, start: int, first: Int[Array, " S"]) -> Plan:
+def plan_for_start(how: Optimism, model: ByMoments, start: int, first: Int[Array, " S"]) -> Plan:
     """Improves the first policy until J does not rise any more."""
     State = tuple[Int[Array, ""], Int[Array, " S"], Outlook, Bool[Array, ""]]
 
