@@ -76,6 +76,17 @@ def test_partial_jobs_count_towards_the_time_left(tmp_path: object, monkeypatch:
     assert display.seconds_left() == pytest.approx(21.0)
 
 
+def test_slow_runs_say_how_long_one_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    pace = progress.Pace(done=50, total=400, since=100.0, first=50)
+    now += 10.0
+    assert pace.rate() == ""
+    for done, says in ((52, ", 5.0 s each"), (55, ", 0.5/s"), (650, ", 60.0/s")):
+        pace.done = done
+        assert pace.rate() == says
+
+
 def test_compiling_does_not_count(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)

@@ -21,6 +21,8 @@ ENOUGH_JOBS = 0.1
 LINE_SECONDS = 10.0
 """Shortest time between two lines where there is no terminal, so that a log stays readable."""
 MAX_ROWS = 8
+SLOW = 0.5
+"""Speed below which the time of one is said, and not how many are done in a second."""
 
 
 @dataclass
@@ -50,6 +52,13 @@ class Pace:
     def speed(self) -> float:
         """What is done in a second."""
         return (self.done - self.first) / max(time.monotonic() - (self.since or self.begun), 1e-9)
+
+    def rate(self) -> str:
+        """The speed in words, after a comma; nothing where nothing was done since it began to count."""
+        speed = self.speed()
+        if speed < SLOW:
+            return f", {duration(1.0 / speed)} each" if speed else ""
+        return f", {speed:.1f}/s"
 
     def seconds(self) -> float | None:
         """What the whole job takes at this speed; None before it can be guessed."""
@@ -105,7 +114,7 @@ class Display:
         pace = self._running.setdefault(job, Pace())
         pace.done, pace.total, pace.unit = done, total, unit
         if job in self._rows:
-            self._bars.update(self._rows[job], completed=done, total=total, detail=f"{unit}s, {pace.speed():.1f}/s")
+            self._bars.update(self._rows[job], completed=done, total=total, detail=f"{unit}s{pace.rate()}")
         self._refresh()
 
     def compiling(self, job: Job, begins: bool) -> None:
@@ -159,7 +168,7 @@ class Display:
             parts += [f"{self.failed} failed"] if self.failed else []
             parts += [remaining] if remaining else []
             for job, pace in list(self._running.items())[:1]:
-                far = f", {pace.unit} {pace.done}/{pace.total}, {pace.speed():.1f}/s" if pace.total else ""
+                far = f", {pace.unit} {pace.done}/{pace.total}{pace.rate()}" if pace.total else ""
                 parts.append(f"now {job.label}{far}" + (", compiling" if pace.compiling else ""))
             self.say(", ".join(parts))
 
