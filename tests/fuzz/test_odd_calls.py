@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import hypothesis
@@ -37,10 +38,17 @@ SEEN = {
 TABLE = np.ones((S, A))
 
 
-def variance(*source: Any, **arguments: Any) -> ubex.ValueVariance:
-    """The arrays and posteriors here have cycles, and that is not the point."""
-    with warnings.catch_warnings(action="ignore", category=ubex.UbexWarning):
-        return ubex.value_variance(*source, **arguments)
+def quietly(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The arrays and posteriors here have cycles and few data, and that is not the point."""
+
+    def called(*source: Any, **arguments: Any) -> Any:
+        with warnings.catch_warnings(action="ignore", category=ubex.UbexWarning):
+            return call(*source, **arguments)
+
+    return called
+
+
+variance, covariance, difference = map(quietly, (ubex.value_variance, ubex.value_covariance, ubex.policy_difference))
 
 
 CALLS: Calls = {
@@ -50,12 +58,12 @@ CALLS: Calls = {
     ),
     "variance of a posterior": (variance, {"source": POSTERIOR, "estimator": "pombu", "u_min": 0.0, **SAMPLED}),
     "closed form of samples": (
-        lambda p, r, **rest: ubex.value_covariance(MDP(p, r), **rest),
+        lambda p, r, **rest: covariance(MDP(p, r), **rest),
         {"p": P, "r": R, "estimator": "closed-form", **BASE},
     ),
-    "closed form of a posterior": (ubex.value_covariance, {"source": POSTERIOR, "estimator": "closed-form", **SAMPLED}),
-    "covariance of members": (ubex.value_covariance, {"source": POSTERIOR, "estimator": "ensemble-var", **SAMPLED}),
-    "difference": (ubex.policy_difference, {"source": POSTERIOR, "other": OTHER, "estimator": "closed-form", **SAMPLED}),
+    "closed form of a posterior": (covariance, {"source": POSTERIOR, "estimator": "closed-form", **SAMPLED}),
+    "covariance of members": (covariance, {"source": POSTERIOR, "estimator": "ensemble-var", **SAMPLED}),
+    "difference": (difference, {"source": POSTERIOR, "other": OTHER, "estimator": "closed-form", **SAMPLED}),
     "DirichletNormal": (
         lambda **prior: DirichletNormal(**prior).sample(0, 2),
         {**SIZES, **ROWS, "reward_precision": TABLE, "noise_precision": 1e6},
