@@ -279,6 +279,19 @@ def copied(tree: T) -> T:
     return same
 
 
+def on_processor(tree: T) -> T:
+    """The same arrays beside the processor, where a small network answers one question sooner than on a GPU.
+
+    Where JAX was told to know the GPU alone, they stay there.
+    """
+    try:
+        processor = jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return tree
+    same: T = jax.device_put(tree, processor)
+    return same
+
+
 @jax.jit
 def finite(tree: Any) -> Bool[Array, " K"]:
     """Whether no number of a seed is NaN or infinite."""

@@ -119,6 +119,7 @@ class SeedsLearner(HostLoop, Learner[HostRun, Shown]):
     def evaluate(self, run: HostRun, which: Sequence[int]) -> tuple[HostRun, dict[int, float]]:
         """Mean returns of whole episodes with the mean action, of some seeds at once."""
         step, total = run.state.step, dict.fromkeys(which, 0.0)
+        actors = steps.on_processor(run.state.agent.deployed)
         for number in range(self.episodes):
             episode = f", in episode {number} of an evaluation"
             begun = {k: (step, evaluation_seed(run.state.key[k], step) if number == 0 else None, episode) for k in total}
@@ -127,7 +128,7 @@ class SeedsLearner(HostLoop, Learner[HostRun, Shown]):
                 observation = np.zeros_like(run.observation)
                 observation[list(seen)] = list(seen.values())
                 with self.clock.measure("device"):
-                    action = np.asarray(steps.modes(self.config, self.env.task, run.state.agent.deployed, observation))
+                    action = np.asarray(steps.modes(self.config, self.env.task, actors, observation))
                 run, moved = self.asked(run, "step", {k: (action[k], step, elapsed, episode) for k in seen}, self.exact)
                 for k, one in moved.items():
                     total[k] += one.reward
