@@ -18,6 +18,7 @@ def test_shares_add_up(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["bench", "host", "--env", "Pendulum-v1", "--methods", "sac", "--steps", "30", "--settings", SMALL, "--json"]
     assert cli.run(words) == 0
     (found,) = json.loads(capsys.readouterr().out)["host"]
+    assert found["share_models"] == 0.0, "it has none"
     shares = [found[f"share_{name}"] for name in ("environment", "device", "rest")]
     assert min(shares) > 0.0
     assert sum(shares) == pytest.approx(1.0, abs=1e-6)

@@ -80,7 +80,8 @@ def test_callbacks_see_episodes_and_evaluations(trained: tuple[ubex.Agent, list[
     assert {"critic_loss", "actor_loss", "alpha"} <= set(seen[-1].losses)
     assert (agent.steps, agent.episodes) == (32, 4)
     assert repr(agent) == "Agent('sac', 'Slide', steps=32, episodes=4)"
-    assert min(agent.spent) > 0.0
+    assert min(agent.spent.environment, agent.spent.device, agent.spent.rest) > 0.0
+    assert agent.spent.models == 0.0, "it has none"
 
 
 @pytest.mark.parametrize("by_name", [True, False])

@@ -9,14 +9,18 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import jax
 import pytest
 
 import ubex
+from ubex.deep import steps
 from ubex.experiments import train_deep
 from ubex.experiments.spec import Outcome, SeedError
 from ubex.experiments.train_deep import AGENT_FILE, TrainDeep
+from ubex.learn import together
 from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.jobs import JobContext
 
@@ -112,6 +116,19 @@ def test_killed_and_continued_is_as_if_it_had_not_been(tmp_path: Path) -> None:
     assert alone.curves["evaluation"].values == pytest.approx(second.curves["evaluation"].values, rel=1e-3)
     agent = ubex.Agent.load(tmp_path / "b" / "seed-1" / AGENT_FILE, env="uneven:Uneven")
     assert (agent.steps, agent.evaluate(1)[0]) == (50, pytest.approx(second.scalars["final_evaluation"], rel=1e-4))
+
+
+def test_evaluations_ask_the_actor_beside_the_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU each of their small questions would wait for the device, a thousand times per episode."""
+    places = list[tuple[str, bool]]()
+
+    def modes(config: Any, task: Any, actor: Any, observation: Any) -> Any:
+        places.extend((leaf.device.platform, leaf.committed) for leaf in jax.tree.leaves(actor))
+        return steps.modes(config, task, actor, observation)
+
+    monkeypatch.setattr(together, "steps", SimpleNamespace(**{**vars(steps), "modes": modes}))
+    run(dataclasses.replace(TASK, agent="sac", steps=22, evaluate_every=21), [0], tmp_path)
+    assert set(places) == {("cpu", True)}
 
 
 def test_a_broken_environment_stops_its_seed_alone(tmp_path: Path) -> None:

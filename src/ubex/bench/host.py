@@ -1,4 +1,4 @@
-"""Speed of the deep loop on the host: how much of a step goes into the environment, the device, and everything else."""
+"""Speed of the deep loop on the host: how much of a step goes into the environment, the models, the device, and the rest."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import jax
 
 from ubex import checks
 from ubex.bench.deep import errors
+from ubex.deep.clock import Shares
 from ubex.deep.methods import DEEP_METHODS
 from ubex.learn import driver
 from ubex.learn.agent import Agent
@@ -22,12 +23,12 @@ from ubex.learn.together import SeedsLearner
 from ubex.types import InputError
 
 MOST_REST = 0.15
-"""Share of a step that may be spent outside the environment and the device."""
+"""Share of a step that may be spent outside the environment, the models and the device."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """Measure how much of a deep agent's step goes into an environment of your choice, the device, and everything else."""
+    """Measure how much of a deep agent's step goes into an environment of your choice, its models, the device, and the rest."""
 
     env: str = "Pendulum-v1"
     """The environment: a name from `ubex list`, a Gymnasium id, or module:Class."""
@@ -81,9 +82,9 @@ def measure(settings: Host, method: str) -> dict[str, Any]:
         before, start = learner.clock.spent, time.perf_counter()
         driver.advance(learner, run, first + settings.steps, lambda *_: True)
         whole = time.perf_counter() - start
-    spent = [now - then for now, then in zip(learner.clock.spent, before, strict=True)]
+    spent = Shares(*(now - then for now, then in zip(learner.clock.spent, before, strict=True)))
     peak = peak_memory()  # before the errors are measured, which takes more
-    rest = 1.0 - (spent[0] + spent[1]) / whole  # what lies outside the loop counts too
+    rest = 1.0 - (spent.environment + spent.models + spent.device) / whole  # what lies outside the loop counts too
     return {
         "env": settings.env,
         "method": method,
@@ -94,8 +95,9 @@ def measure(settings: Host, method: str) -> dict[str, Any]:
         "steps_per_second": settings.steps / whole,
         "environment_steps_per_second": number * settings.steps / whole,
         "seed_rounds_per_second": number * settings.steps * config.updates_per_step / whole,
-        "share_environment": spent[0] / whole,
-        "share_device": spent[1] / whole,
+        "share_environment": spent.environment / whole,
+        "share_models": spent.models / whole,
+        "share_device": spent.device / whole,
         "share_rest": rest,
         "rest_within_bound": rest <= MOST_REST,
         **errors(config, backend.env.task),

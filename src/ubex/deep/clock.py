@@ -12,8 +12,10 @@ class Shares(NamedTuple):
     """Seconds of a run, by what they were spent on."""
 
     environment: float
+    models: float
+    """Training them and refilling the buffers with their rollouts, compilation included; 0 for agents without a model."""
     device: float
-    """Starting its work and waiting for it, compilation included; on a CPU rounds may run while they are started."""
+    """Starting the other work on the device and waiting for it, compilation included; on a CPU rounds may run meanwhile."""
     rest: float
 
 
@@ -22,7 +24,7 @@ class Clock:
 
     def __init__(self) -> None:
         """Nothing was spent yet."""
-        self.spent = Shares(0.0, 0.0, 0.0)
+        self.spent = Shares(0.0, 0.0, 0.0, 0.0)
         self.start()
 
     def start(self) -> None:
@@ -31,7 +33,7 @@ class Clock:
 
     @contextlib.contextmanager
     def measure(self, share: str) -> Iterator[None]:
-        """Counts what happens inside as `environment` or `device`."""
+        """Counts what happens inside as `environment`, `models` or `device`."""
         begun = time.perf_counter()
         self.spent = self.spent._replace(rest=self.spent.rest + begun - self._since)
         try:

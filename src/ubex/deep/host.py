@@ -241,7 +241,7 @@ class HostLoop:
             return run._replace(action=run.state.pending), None
         modelled = index >= 0 and self.config.model_based and not pending[run.living].any()
         if modelled and (number == 0 or run.buffers is None):
-            with self.clock.measure("device"):
+            with self.clock.measure("models"):
                 run = self._retrain(run, index, number)
         with self.clock.measure("device"):
             keys = run.keys

@@ -143,7 +143,7 @@ class Agent:
 
     @property
     def spent(self) -> Shares:
-        """Seconds of a deep agent's `learn` in the environment, waiting for the device, and in the rest."""
+        """Seconds of a deep agent's `learn` in the environment, in its models, waiting for the device, and in the rest."""
         if isinstance(self._backend, TabularBackend):
             raise InputError("tabular agents have no `spent`")
         return self._backend.clock.spent
