@@ -75,9 +75,11 @@ def test_demo_ends_with_the_report_page(
     assert cli.run(["demo", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert "15.6875" in printed
+    assert "exact-ube finds 15.69, and the bound of pombu is 21.31." in " ".join(printed.split())
     page = (tmp_path / "report" / "index.html").read_text()
-    assert "toy" in page
-    assert "deep-sea" in page
+    places = [page.index(f">{name}</h2>") for name in ("deep-sea-maps", "deep-sea", "toy")]
+    assert places == sorted(places), "pictures come first"
+    assert "Of 20 episodes with L = 3 these were not solved:" in page[: places[0]]
     results = load_results(tmp_path / "deep-sea")
     assert set(results["method"]) == {"closed-form", "first-order", "exact-ube", "pombu", "ensemble-var", "psrl"}
     assert "Values and their uncertainty" in page

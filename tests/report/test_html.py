@@ -18,7 +18,7 @@ import synthetic
 
 from ubex.experiments.deep_sea import DeepSea
 from ubex.experiments.seven_room import SevenRoom
-from ubex.report import grids, html
+from ubex.report import gallery, grids, html
 from ubex.runs import folder, metrics
 from ubex.runs.records import FigureSpec, Table
 from ubex.types import InputError
@@ -281,6 +281,28 @@ def test_several_runs_make_one_page(tmp_path: Path) -> None:
     assert sorted(path.name for path in (page.parent / "figures").glob("*.png")) == ["first-a-b.png", "second-a-b.png"]
     assert len(data_of(reader)["methods"]) == len(synthetic.METHODS)
     assert html.build(tmp_path) == page  # the report is not taken for a run
+
+
+def test_what_came_out_opens_a_page_of_several_runs(tmp_path: Path) -> None:
+    names = ("second", "first")
+    runs = [synthetic.write_run(tmp_path / name, name=f"exp-{name}", seeds=1, failed=False) for name in names]
+    page = html.build(*runs, out=tmp_path, title="A & B", findings={runs[0]: "More is <b>more</b>."})
+    reader = Reader(page.read_text(encoding="utf-8"))
+    assert reader.said("h1") == ["A & B"]
+    assert reader.said("h2") == ["exp-second", "exp-first"], "in the order in which they were given"
+    assert reader.said("li") == ["More is <b>more</b>.", html.status(folder.read(runs[1]))[2]]
+    assert [link["href"] for link in reader.all("a")][:2] == ["#run-1", "#run-2"]
+    assert reader.said("summary").count("Where and when") == 2
+    alone = Reader(html.build(runs[0]).read_text(encoding="utf-8"))
+    assert "Where and when" not in alone.said("summary"), "a page of one run says it at the top"
+
+
+def test_few_pictures_come_before_the_charts(tmp_path: Path) -> None:
+    run = synthetic.write_run(tmp_path / "run", seeds=1, failed=False)
+    for cell in range(gallery.FEW_CELLS + 1):
+        synthetic.keep(run, cell, 0, "film.gif", synthetic.gif())
+        said = Reader(html.build(run).read_text(encoding="utf-8")).said("h2")
+        assert (said.index("Pictures") < said.index("Figures")) == (cell < gallery.FEW_CELLS)
 
 
 def test_a_run_that_was_killed_before_anything_finished(tmp_path: Path) -> None:

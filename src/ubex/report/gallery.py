@@ -8,14 +8,16 @@ import os
 import re
 import urllib.parse
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from PIL import Image, ImageSequence
 
-from ubex.report import figures, maps
-from ubex.runs import disk, store
+from ubex.report import charts, figures, maps
+from ubex.report.names import people
+from ubex.runs import disk, schema, store
 from ubex.runs.folder import SEED, RunFolder
 from ubex.types import InputError
 
@@ -27,6 +29,8 @@ AGENTS = ".ubex"
 MAPS = re.compile(r"maps-.*\.npz")
 WIDE = 480
 """Width in pixels from which on a picture has a line of its own."""
+FEW_CELLS = 3
+"""Up to so many cells with pictures come before the charts: they show at once what happened."""
 MOST_LINES = 8
 """Skipped files that are named; the others are counted."""
 
@@ -89,6 +93,11 @@ class Gallery:
     linked: int
     """Number of files that had no room on the page."""
 
+    @property
+    def first(self) -> bool:
+        """Whether it comes before the charts."""
+        return len(self.cells) <= FEW_CELLS
+
 
 @dataclass(frozen=True)
 class Work:
@@ -138,7 +147,7 @@ def gallery(work: Work) -> Gallery | None:
 def find(work: Work) -> list[tuple[str, list[Shelf]]]:
     """The files of every cell and seed, cells in the order of the spec, the rest in natural order."""
     run = work.run
-    names = {entry["id"]: state.label for entry, state in zip(run.spec["cells"], run.cells, strict=True)}
+    names = {entry["id"]: named(entry, schema.shared(run.spec)) for entry in run.spec["cells"]}
     found: dict[str, list[Shelf]] = {name: [] for name in names}
     for cell in inside(run.path / store.ARTIFACTS, work):
         if cell.name not in names or not cell.is_dir():
@@ -153,6 +162,13 @@ def find(work: Work) -> list[tuple[str, list[Shelf]]]:
             if files:
                 found[cell.name].append(Shelf(names[cell.name], int(number[1]), files))
     return [(names[name], shelves) for name, shelves in found.items()]
+
+
+def named(cell: Mapping[str, Any], shared: Mapping[str, Any]) -> str:
+    """The method of a cell, and what other cells of its run have otherwise."""
+    own = {"environment": cell["environment"], **cell["settings"]}
+    varied = [f"{people(name)} {charts.label(value)}" for name, value in own.items() if name not in shared]
+    return ", ".join((cell["method"], *varied))
 
 
 def inside(folder: Path, work: Work) -> list[Path]:

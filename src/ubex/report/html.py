@@ -70,13 +70,17 @@ class Page:
             disk.write_atomically(self.place(group, grid.title, TABLES).with_suffix(".tex"), latex.table(grid))
 
 
-def build(*folders: Path, out: Path | None = None, document: bool = False) -> Path:
+def build(
+    *folders: Path, out: Path | None = None, document: bool = False, title: str = "", findings: Mapping[Path, str] | None = None
+) -> Path:
     """Writes a page and its figures for run folders, or for folders of run folders.
 
     Args:
-        folders: One or several of them.
+        folders: One or several of them, in the order of the page.
         out: The folder of the page; by default `report` in the folder, or in the one that all of them are in.
         document: Also write every figure as PDF, and every table as LaTeX.
+        title: Of the page; by default the names of the folders.
+        findings: What came out, in a sentence for each run. A page of several runs begins with them.
 
     Raises:
         InputError: There is no run in one of them.
@@ -89,10 +93,14 @@ def build(*folders: Path, out: Path | None = None, document: bool = False) -> Pa
             (page.folder / name).mkdir(parents=True, exist_ok=True)
     merged = [picture(content, page, "together") for content in several.together(runs, methods)]
     named = zip(runs, several.titles(runs), several.differences(runs), strict=True)
-    sections = [{"name": title, "differs": differs, **section(run, page)} for run, title, differs in named]
+    said = {folder.resolve(): sentence for folder, sentence in (findings or {}).items()}
+    sections = [
+        {"name": name, "differs": differs, "finding": said.get(run.path.resolve(), ""), **section(run, page)}
+        for run, name, differs in named
+    ]
     target, before = page.folder / "index.html", written(page.folder)
-    names = [folder.resolve().name for folder in folders]
-    disk.write_atomically(target, render(", ".join(dict.fromkeys(names)), sections, merged, broken, page))
+    names = dict.fromkeys(folder.resolve().name for folder in folders)
+    disk.write_atomically(target, render(title or ", ".join(names), sections, merged, broken, page))
     for stale in before - written(page.folder):
         with disk.storage(f"remove {page.folder / stale}"):
             (page.folder / stale).unlink(missing_ok=True)
@@ -128,6 +136,7 @@ def render(
         sections=sections,
         merged=merged,
         single=len(sections) == 1 and not broken,
+        findings=any(section["finding"] for section in sections),
         broken=broken,
         looks=looks,
         style=Markup(asset("page.css")),

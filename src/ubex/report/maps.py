@@ -93,9 +93,8 @@ def description(rows: Sequence[Maps]) -> str:
 def notes(rows: Sequence[Maps]) -> str:
     """What a reader has to know about the picture."""
     said = "Each column has one colour scale."
-    missing = sum(int((~np.isfinite(maps.values)).sum()) for maps in rows)
-    if missing:
-        said += f" {missing} value{'s are' if missing > 1 else ' is'} not finite and left grey."
+    if not all(np.isfinite(maps.values).all() for maps in rows):
+        said += " Where there is no value, it is grey."
     return said
 
 
