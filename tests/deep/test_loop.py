@@ -91,6 +91,18 @@ def test_methods_share_every_program_but_their_rounds() -> None:
         assert sizes == before, method
 
 
+def test_what_rounds_say_is_kept_in_one_piece() -> None:
+    """A GPU writes every array that a loop stacks by a kernel of its own, in every round."""
+    settings = config()
+    state, buffers = start(settings)
+    keys = steps.all_step_keys(settings, KEYS, jnp.asarray(0, jnp.int32))[1][0, 0]
+    first = [jax.tree.map(lambda x: x[0], part) for part in (state.agent, state.dynamics, buffers, state.data)]
+    program = jax.make_jaxpr(lambda *known: steps.rounds(settings, ENV.task, *known))
+    found = program(keys, *first, jnp.asarray(40, jnp.int32))
+    (rounds,) = (one for one in found.eqns if one.primitive.name == "scan")
+    assert len(rounds.outvars) - rounds.params["num_carry"] == 1
+
+
 BESIDE_ROUNDS = [
     *(dynamics, rollout, termination, loop._first_steps, loop.evaluate, steps.initial_keys, steps.step_keys, steps.act),
     *(steps.modes, steps.fit, steps.fit_termination, steps.refill, steps.observed),

@@ -204,16 +204,16 @@ def rounds(
     if model is not None and config.has_unet and config.precision == "split16":
         model = model._replace(networks=with_split_weights(model.networks))  # once, not in every round
 
-    def update(agent: AgentState, keys: Shaped[PRNGKeyArray, "2"]) -> tuple[AgentState, Info]:
+    def update(agent: AgentState, keys: Shaped[PRNGKeyArray, "2"]) -> tuple[AgentState, Float[Array, " I"]]:
         noise = draw_noise(config, task, keys[0])
         shared, own = batches(config, task, keys[1], buffers, data, count)
-        return gradient_round(config, task, noise, agent, model, shared, own)
+        agent, info = gradient_round(config, task, noise, agent, model, shared, own)
+        return agent, jnp.stack(info)  # in one piece: a GPU would need a kernel for each number of a round
 
-    agent, info = jax.lax.scan(update, agent, keys)
-    bad = ~(jnp.isfinite(jnp.sum(info.critic_loss)) & jnp.isfinite(jnp.sum(info.actor_loss)))
-    if config.has_unet:
-        bad = bad | ~jnp.isfinite(jnp.sum(info.u_loss))
-    return agent, jax.tree.map(lambda x: jnp.mean(x), info), bad
+    agent, infos = jax.lax.scan(update, agent, keys)
+    info = Info(*jnp.mean(infos, axis=0))
+    losses = (info.critic_loss, info.actor_loss, info.u_loss) if config.has_unet else (info.critic_loss, info.actor_loss)
+    return agent, info, ~jnp.all(jnp.isfinite(jnp.stack(losses)))
 
 
 @functools.partial(jax.jit, static_argnames=("config", "task"), donate_argnames="agent")
