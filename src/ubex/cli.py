@@ -182,10 +182,10 @@ def train_command(arguments: list[str]) -> int:
     """Train one agent on one environment of your choice, or go on with a run that was interrupted."""
     from ubex.experiments import command
 
-    experiment, flags, preset = command.training(parse(command.train_flags(), arguments, "ubex train"))
+    experiment, flags, chosen = command.training(parse(command.train_flags(), arguments, "ubex train"))
     experiment.make()  # a wrong environment is refused before anything is written
-    if preset:
-        print(preset)
+    if chosen:
+        print(chosen)
     return run_experiment(experiment, flags, ["ubex", "train", *arguments])
 
 

@@ -19,7 +19,7 @@ from ubex.envs import resolve
 from ubex.envs.base import TabularEnv
 from ubex.envs.deep_sea import deep_sea
 from ubex.learn import driver, tabular
-from ubex.tabular import agents, belief, loop
+from ubex.tabular import agents, belief, host, loop
 from ubex.tabular.agents import AgentConfig
 from ubex.tabular.host import HostEnv
 
@@ -61,6 +61,16 @@ def test_a_gymnasium_environment_is_learned() -> None:
     np.testing.assert_array_equal(again.returns, result.returns)
 
 
+def test_without_a_name_the_agent_is_the_recommended_one() -> None:
+    def returns(*agent: str, **settings: Any) -> list[float]:
+        found: list[float] = ubex.train("deep-sea", *agent, episodes=12, env_args={"size": 4}, **settings).returns.tolist()
+        return found
+
+    assert returns() == returns("closed-form", prior_mass=2.0)
+    assert returns(prior_mass=5.0) == returns("closed-form", prior_mass=5.0) != returns()
+    assert returns("closed-form") != returns(), "an agent that is named has the published prior"
+
+
 @pytest.mark.parametrize("planner", ["policy-iteration", "start"])
 def test_plans_end_at_the_limit_of_improvements(planner: str) -> None:
     made = {
@@ -70,6 +80,56 @@ def test_plans_end_at_the_limit_of_improvements(planner: str) -> None:
         for limit in (1, 40)
     }
     assert max(made[1]) == 1 < max(made[40])
+
+
+def test_plans_are_made_where_visits_have_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the host, against the rule by hand."""
+    env, plan, planned, walked = gymnasium.make("CliffWalking-v1"), host.plan, list[int](), list[tuple[int, int]]()
+    step = env.step
+
+    def seen(config: Any, key: Any, belief: Any, start: Any, last: Any) -> Any:
+        planned.append(len(walked))
+        return plan(config, key, belief, start, last)
+
+    def taken(action: int) -> Any:
+        walked.append((int(env.unwrapped.s), int(action)))  # type: ignore[attr-defined]
+        return step(action)
+
+    monkeypatch.setattr(host, "plan", seen)
+    monkeypatch.setattr(env, "step", taken)
+    result = ubex.train(env, "closed-form", episodes=3, horizon=30, prior_mass=2.0, plan_when="doubled", repeats=3)
+    begun, visits, known, expected = {0, 30, 60}, dict[Any, int](), dict[Any, int](), [0]
+    assert len(walked) == 90, "the goal is not found so soon"
+    for number, pair in enumerate(walked, start=1):
+        visits[pair] = visits.get(pair, 0) + 1
+        if number in begun or visits[pair] >= 2 * known.get(pair, 0):
+            expected += [number] if number < 90 else []
+            known = dict(visits)
+    assert planned == expected
+    assert len(planned) > 15
+    counts = np.asarray(result.belief.counts).sum(axis=-1)
+    assert {(s, a): counts[s, a] for s, a in np.argwhere(counts)} == {pair: 3 * n for pair, n in visits.items()}
+
+
+def test_the_compiled_loop_plans_where_the_one_on_the_host_does() -> None:
+    settings: Any = {"episodes": 10, "prior_mass": 2.0, "plan_when": "doubled", "repeats": 2}
+    compiled = ubex.train("deep-sea", "closed-form", env_args={"size": 5}, **settings)
+    on_host = ubex.train(gymnasium.make("ubex/DeepSea-v0", size=5), "closed-form", **settings)
+    np.testing.assert_array_equal(compiled.returns, on_host.returns)
+    np.testing.assert_array_equal(compiled.steps, on_host.steps)
+    once = ubex.train("deep-sea", "closed-form", env_args={"size": 5}, **{**settings, "plan_when": "episode"})
+    assert (compiled.returns != once.returns).any()
+
+
+def test_a_long_episode_is_learned_within() -> None:
+    """A fixed policy of the cliff runs in circles until the episode is cut off."""
+    settings: Any = {"episodes": 30, "horizon": 100, "prior_mass": 2.0}
+    cliff = {
+        when: ubex.train(gymnasium.make("CliffWalking-v1"), "closed-form", plan_when=when, **settings).returns
+        for when in ("episode", "doubled")
+    }
+    assert cliff["doubled"][-5:].max() == -13.0, "the best there is"
+    assert cliff["episode"].max() <= -100.0
 
 
 def test_what_was_learned_is_a_posterior() -> None:
@@ -207,7 +267,7 @@ def test_the_command_line_trains_and_resumes(tmp_path: Path, capsys: pytest.Capt
         (["--env", "deep-sea", "--discount", "1"], "discount must be in [0, 1)"),
         (["--env", "deep-sea", "--env-args", "size=3"], "env_args must be a JSON object"),
         (["--env", "deep-sea", "--agent", "magic"], "unknown method 'magic'"),
-        (["--env", "deep-sea", "--planner", "start"], "planner 'start' needs the method closed-form or first-order"),
+        (["--env", "deep-sea", "--agent", "exact-ube", "--planner", "start"], "planner 'start' needs the method"),
         (["--env", "FrozenLake-v1", "--agent", "closed-form", "--planner", "start"], "has to know where episodes begin"),
     ],
 )

@@ -115,6 +115,8 @@ def test_policy_iteration_on_the_closed_form_ends_where_rows_are_met_again() -> 
         ({"planner": "oracle"}, "unknown planner 'oracle'; choose from: policy-iteration, start"),
         ({"planner": "start"}, "planner 'start' needs the method closed-form or first-order, but the method is exact-ube"),
         ({"planner": "start", "method": "psrl"}, "but the method is psrl"),
+        ({"planner": "start", "method": "closed-form", "plan_when": "doubled"}, "plan_when must be 'episode' with it"),
+        ({"plan_when": "always"}, "unknown plan_when 'always'; choose from: episode, doubled"),
         ({"repeats": 0}, "repeats must be at least 1"),
         ({"max_improvements": 0}, "max_improvements must be at least 1"),
         ({"max_improvements": 10**9}, "max_improvements must be at most 10000"),

@@ -32,9 +32,9 @@ def run(episodes: int, block: int, seed: int = 0, config: AgentConfig = CONFIG) 
         return np.concatenate(returns)
 
 
-@pytest.mark.parametrize("plan_from", ["random", "last"])
-def test_blocks_change_nothing(plan_from: str) -> None:
-    config = dataclasses.replace(CONFIG, plan_from=plan_from)
+@pytest.mark.parametrize("settings", [{}, {"plan_from": "last"}, {"plan_when": "doubled"}], ids=str)
+def test_blocks_change_nothing(settings: dict[str, str]) -> None:
+    config = dataclasses.replace(CONFIG, **settings)
     programs = run_episodes._cache_size()
     np.testing.assert_array_equal(run(30, 30, config=config), run(30, 10, config=config))
     assert run_episodes._cache_size() <= programs + 1
@@ -62,9 +62,9 @@ def test_a_plan_that_goes_on_from_the_last_one_needs_fewer_improvements() -> Non
     assert (found["last"].steps[-3:] == 1).all(), "nothing is left to improve"
 
 
-@pytest.mark.parametrize("method", ["exact-ube", "psrl"])
-def test_a_batch_of_seeds_gives_what_each_gives_alone(method: str) -> None:
-    config = AgentConfig(method=method, u_min=-0.05, repeats=4)
+@pytest.mark.parametrize(("method", "plan_when"), [("exact-ube", "episode"), ("psrl", "episode"), ("psrl", "doubled")])
+def test_a_batch_of_seeds_gives_what_each_gives_alone(method: str, plan_when: str) -> None:
+    config = AgentConfig(method=method, u_min=-0.05, repeats=4, plan_when=plan_when)
     with jax.enable_x64(True):
         keys = jnp.stack([jax.random.key(seed) for seed in range(3)])
         memories = jax.tree.map(lambda x: jnp.stack([x] * 3), begin(ENV))

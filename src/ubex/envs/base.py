@@ -102,11 +102,11 @@ def finite_horizon_value(p: np.ndarray, r: np.ndarray, policy: np.ndarray, horiz
 class Trajectory(NamedTuple):
     """One episode, padded to the horizon; `valid` marks the steps that happened."""
 
-    state: Int[Array, " H"]
-    action: Int[Array, " H"]
-    reward: Float[Array, " H"]
-    next_state: Int[Array, " H"]
-    valid: Bool[Array, " H"]
+    state: Int[Array, "*H"]
+    action: Int[Array, "*H"]
+    reward: Float[Array, "*H"]
+    next_state: Int[Array, "*H"]
+    valid: Bool[Array, "*H"]
 
 
 def rollout(env: TabularEnv, key: Key, policy: Int[Array, " S"]) -> Trajectory:
@@ -118,16 +118,25 @@ def rollout(env: TabularEnv, key: Key, policy: Int[Array, " S"]) -> Trajectory:
         [0, 4, 8]
     """
 
-    def one(
-        carry: tuple[Int[Array, ""], Bool[Array, ""]], key: Key
-    ) -> tuple[tuple[Int[Array, ""], Bool[Array, ""]], Trajectory]:
-        state, over = carry
-        here = jnp.minimum(state, env.num_states - 1)  # after the end: any state, the step does not count
-        action = policy[here]
-        step = env.step(key, here, action)
-        after = jnp.where(over, state, step.state)
-        row = Trajectory(here, action, step.reward, step.state, ~over)
-        return (after, over | step.terminated), row
+    return jax.lax.scan(lambda at, key: acted(env, key, policy, at), beginning(env), jax.random.split(key, env.horizon))[1]
 
-    first = (jnp.asarray(env.start, jnp.int32), jnp.asarray(False))
-    return jax.lax.scan(one, first, jax.random.split(key, env.horizon))[1]
+
+class Place(NamedTuple):
+    """Where an episode is."""
+
+    state: Int[Array, ""]
+    over: Bool[Array, ""]
+
+
+def beginning(env: TabularEnv) -> Place:
+    """Before the first step."""
+    return Place(jnp.asarray(env.start, jnp.int32), jnp.asarray(False))
+
+
+def acted(env: TabularEnv, key: Key, policy: Int[Array, " S"], at: Place) -> tuple[Place, Trajectory]:
+    """One step of a policy, as a trajectory without an axis; after the end of an episode it is not valid."""
+    here = jnp.minimum(at.state, env.num_states - 1)  # after the end: any state, the step does not count
+    action = policy[here]
+    step = env.step(key, here, action)
+    row = Trajectory(here, action, step.reward, step.state, ~at.over)
+    return Place(jnp.where(at.over, at.state, step.state), at.over | step.terminated), row

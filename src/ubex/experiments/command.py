@@ -19,6 +19,7 @@ from ubex.experiments import EXPERIMENTS, FORMER
 from ubex.experiments.spec import Experiment
 from ubex.experiments.train import Train
 from ubex.experiments.train_deep import TrainDeep
+from ubex.learn.tabular import RECOMMENDED, RECOMMENDED_MASS, recommended
 from ubex.runs import runner
 from ubex.runs.folder import SPEC, read_spec
 from ubex.runs.records import settings_of
@@ -122,7 +123,8 @@ def run_flags(experiment: Experiment) -> type[Any]:
 def train_flags() -> type[Any]:
     """Flags of `ubex train`: those of tabular agents, those of deep ones, and what both take."""
     tabular, deep = ({field.name for field in dataclasses.fields(kind)} - {"study"} for kind in (Train, TrainDeep))
-    both = unset(Train, tabular & deep, "", env=f"{Train.env}, or {TrainDeep.env} with --steps")
+    agent = f"{RECOMMENDED} with a prior mass of {RECOMMENDED_MASS:g}, or {TrainDeep.agent} with --steps"
+    both = unset(Train, tabular & deep, "", env=f"{Train.env}, or {TrainDeep.env} with --steps", agent=agent)
     only_tabular = unset(Train, tabular - deep, "Only tabular agents take these, on environments with Discrete spaces.")
     text = "Only deep agents take these. Of them, --steps has to be given."
     only_deep = unset(TrainDeep, deep - tabular, text, steps="", preset=f"{AUTO}, by device")
@@ -149,7 +151,7 @@ def unset(kind: type[Experiment], names: Set[str], text: str, **shown: str) -> t
 
 
 def training(flags: Any) -> tuple[Train | TrainDeep, RunFlags, str]:
-    """What the flags of `ubex train` ask for, how to run it, and one line on the preset if the machine has chosen it."""
+    """What the flags of `ubex train` ask for, how to run it, and one line on what was chosen: the agent, or the preset."""
     groups = (vars(group) for group in (flags.both, flags.tabular, flags.deep))
     both, tabular, deep = ({name: value for name, value in group.items() if value is not None} for group in groups)
     if flags.resume is not None:
@@ -158,11 +160,13 @@ def training(flags: Any) -> tuple[Train | TrainDeep, RunFlags, str]:
         return begun(flags.resume), dataclasses.replace(flags.run, out=flags.resume), ""
     if "steps" not in deep:
         refuse(deep, "without --steps N, which asks for a deep agent")
-        return Train(**both, **tabular), flags.run, ""
+        agent, settings = recommended(named := both.pop("agent", None), tabular)
+        said = "" if named else f"agent: {agent}, with a prior mass of {settings['prior_mass']:g}; --agent NAME takes another"
+        return Train(agent=agent, **both, **settings), flags.run, said
     refuse(tabular, "with --steps, which asks for a deep agent")
     preset = deep.pop("preset", AUTO)
-    experiment = TrainDeep(preset=presets.chosen(preset, presets.GYMNASIUM), **both, **deep)
-    return experiment, flags.run, presets.reason() if preset == AUTO else ""
+    deep["preset"] = presets.chosen(preset, presets.GYMNASIUM)
+    return TrainDeep(**both, **deep), flags.run, presets.reason() if preset == AUTO else ""
 
 
 def refuse(given: Iterable[str], why: str) -> None:

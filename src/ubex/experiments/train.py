@@ -67,6 +67,9 @@ class Train(Experiment):
     """policy-iteration, which is the paper's and the default, or start: optimistic at the state in which episodes begin."""
     prior_mass: float | None = field(default=None, metadata=IF_GIVEN)
     """The mass of the prior: the sum of a row's Dirichlet parameters, in visits. By default it is the published rule."""
+    plan_when: str | None = field(default=None, metadata=IF_GIVEN)
+    """When it plans: before every episode, which is the paper's and the default (episode), or also within one, when the
+    visits of a state and action have doubled since the last plan (doubled). Long episodes need it."""
     plan_from: str | None = field(default=None, metadata=IF_GIVEN)
     """What planning begins with: random, a random policy, which is the paper's and the default, or last, the last plan."""
     max_improvements: int | None = field(default=None, metadata=IF_GIVEN)
@@ -87,7 +90,7 @@ class Train(Experiment):
         """The agent's settings."""
         names = ("num_models", "gain", "discount", "u_min", "ties", "repeats")
         of_rewards = ("reward_precision", "noise_precision")
-        new = ("planner", "prior_mass", "plan_from", "max_improvements", *of_rewards)  # runs without them keep their keys
+        new = ("planner", "prior_mass", "plan_when", "plan_from", "max_improvements", *of_rewards)  # no new keys without them
         given = {name: getattr(self, name) for name in new if getattr(self, name) is not None}
         return {name: getattr(self, name) for name in names} | given
 

@@ -33,6 +33,8 @@ from ubex.types import MDP, InputError, KeyLike
 
 BLOCK = 50
 """Episodes of a block. One program makes blocks of up to so many."""
+RECOMMENDED, RECOMMENDED_MASS = "closed-form", 2.0
+"""The agent where none is named, and the mass of its prior: they learn most in studies/default-agent."""
 
 
 class TabularState(NamedTuple):
@@ -124,7 +126,7 @@ class Training(NamedTuple):
 
 def train(
     env: Any,
-    agent: str = "exact-ube",
+    agent: str | None = None,
     *,
     episodes: int = 100,
     key: KeyLike = 0,
@@ -137,7 +139,8 @@ def train(
     Args:
         env: a name of `ubex list`, a Gymnasium id, "module:Class", a Gymnasium environment with Discrete spaces, a
             `TabularEnv`, or a pair p, r.
-        agent: an estimator, by its name or as "module:name", or "psrl", "beb" or "ucbvi".
+        agent: an estimator, by its name or as "module:name", or "psrl", "beb" or "ucbvi". Without one it is "closed-form" with
+            a `prior_mass` of 2. An agent that is named has the published prior, unless `prior_mass` says otherwise.
         episodes: how many are played.
         key: a JAX key or an integer seed.
         horizon: steps after which an episode is cut off; 100 by default for a pair p, r.
@@ -148,7 +151,8 @@ def train(
         >>> result.returns.shape
         (3,)
     """
-    learner = TabularLearner(environment(env, horizon, env_args), agent_config(agent, settings), as_key(key))
+    config = agent_config(*recommended(agent, settings))
+    learner = TabularLearner(environment(env, horizon, env_args), config, as_key(key))
     blocks = list[Episodes]()
 
     def see(state: TabularState, block: Episodes | None) -> bool:
@@ -158,6 +162,14 @@ def train(
     state = driver.advance(learner, learner.blank({}), checks.whole("episodes", episodes, 1), see)
     returns, steps = (np.concatenate([getattr(block, name) for block in blocks]) for name in ("returns", "steps"))
     return Training(returns, np.asarray(blocks[-1].policies[-1]), steps, learner.config.learned(state.belief))
+
+
+def recommended(agent: str | None, settings: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """The agent and its settings; where none is named, ours, with our prior unless the settings have one."""
+    if agent is not None:
+        return agent, settings
+    mass = RECOMMENDED_MASS if settings.get("prior_mass") is None else settings["prior_mass"]
+    return RECOMMENDED, {**settings, "prior_mass": mass}
 
 
 def agent_config(agent: str, settings: Mapping[str, Any]) -> AgentConfig:

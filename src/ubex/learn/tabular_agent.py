@@ -17,7 +17,6 @@ from ubex import checks, imports
 from ubex.envs import foreign
 from ubex.envs.adapter import Episode
 from ubex.envs.base import TabularEnv
-from ubex.keys import named
 from ubex.learn.tabular import TabularLearner, TabularState, agent_config, environment, only_deep
 from ubex.precision import float64
 from ubex.tabular import agents, planner
@@ -158,7 +157,7 @@ class TabularBackend(TabularLearner):
 
     @float64
     def _look(self, state: TabularState) -> Views:
-        found = _look(self.config, plan_key(state), jax.tree.map(jnp.asarray, state.belief))
+        found = _look(self.config, next_key(state), jax.tree.map(jnp.asarray, state.belief))
         policy, mean, deviation = (np.asarray(x)[: self.env.num_states] for x in found)
         return policy, mean, deviation
 
@@ -169,7 +168,7 @@ class TabularBackend(TabularLearner):
     @float64
     def _explore(self, state: TabularState) -> Int[np.ndarray, " S"]:
         belief, last = jax.tree.map(jnp.asarray, state.memory)
-        planned = plan(self.config, plan_key(state), belief, self.env.start, last).policy
+        planned = plan(self.config, next_key(state), belief, self.env.start, last).policy
         return np.asarray(planned)[: self.env.num_states]
 
 
@@ -178,9 +177,9 @@ def counted(state: TabularState, repeats: int) -> TabularState:
     return state._replace(steps=round(float(np.sum(state.belief.counts)) / repeats))
 
 
-def plan_key(state: TabularState) -> Key:
-    """Of the next episode."""
-    return named(jax.random.fold_in(state.key, state.episodes), "plan")
+def next_key(state: TabularState) -> Key:
+    """Of the first plan of the next episode."""
+    return agents.plan_key(jax.random.fold_in(state.key, state.episodes), 0)
 
 
 @functools.partial(jax.jit, static_argnames="config")

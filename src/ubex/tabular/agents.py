@@ -35,6 +35,8 @@ PLANNED = tuple(name for name, estimator in ESTIMATORS.items() if estimator.clos
 METHODS = (*PLANNED, *OTHERS)
 EVERYWHERE, START = PLANNERS = ("policy-iteration", "start")
 """Planners: optimistic at every state at once, or at the state in which episodes begin."""
+EPISODE, DOUBLED = OCCASIONS = ("episode", "doubled")
+"""When plans are made: before every episode alone, or whenever visits of a state and action have doubled as well."""
 RANDOM, LAST = FIRST_POLICIES = ("random", "last")
 """What planning begins with: a policy drawn at random, or the plan of the episode before."""
 SMALLEST, LARGEST = 1e-9, 1e12
@@ -69,6 +71,9 @@ class AgentConfig:
     """Clip Var[r] + discount^2 u (the published runs) instead of u alone (the text)."""
     planner: Annotated[str, OneOf(PLANNERS)] = EVERYWHERE
     """`policy-iteration` improves the optimistic value of every state (the paper); `start` that of the first state alone."""
+    plan_when: Annotated[str, OneOf(OCCASIONS)] = EPISODE
+    """`episode` plans before every episode (the paper); `doubled` also within one, when visits of a state and action have
+    doubled since the last plan (Jaksch et al., 2010), so at the first visit too. Long episodes need it."""
     plan_from: Annotated[str, OneOf(FIRST_POLICIES)] = RANDOM
     """What planning begins with: a `random` policy (the published runs), or the `last` plan, which needs fewer improvements."""
     max_improvements: Annotated[int, Within(1, 10_000)] = MAX_IMPROVEMENTS
@@ -98,6 +103,8 @@ class AgentConfig:
             raise InputError("integral is for calls such as ubex.value_variance: agents plan with closed-form")
         if self.planner == START and self.optimism().estimator.closed is None:
             raise InputError(f"planner {START!r} needs the method closed-form or first-order, but the method is {self.method}")
+        if self.planner == START and self.plan_when == DOUBLED:
+            raise InputError(f"planner {START!r} plans for where episodes begin, so plan_when must be {EPISODE!r} with it")
 
     def optimism(self) -> Optimism:
         """What the planner needs; without an estimator there is no optimism in it."""
@@ -109,6 +116,12 @@ class AgentConfig:
     def learned(self, belief: Belief) -> LearnedBelief:
         """The belief as a posterior over MDPs."""
         return LearnedBelief.of(belief, self.prior_mass, self.reward_precision, self.noise_precision)
+
+
+def plan_key(key: Key, number: Int[Array, ""] | int) -> Key:
+    """Of a plan of an episode, whose plans are numbered from 0, and whose first one has the key of the episode itself."""
+    key = named(key, "plan")
+    return jnp.where(number == 0, key, jax.random.fold_in(key, number))
 
 
 def no_plan(belief: Belief) -> Int[Array, "*k S"]:

@@ -81,23 +81,23 @@ def prior(num_states: int, num_actions: int, branching: int | None = None) -> Be
 
 def observe(belief: Belief, seen: Trajectory, repeats: int) -> Belief:
     """The belief after an episode, each of whose transitions counts `repeats` times."""
+    return jax.lax.scan(lambda belief, step: (observe_step(belief, step, repeats), None), belief, seen)[0]
 
-    def one(belief: Belief, step: Trajectory) -> tuple[Belief, None]:
-        here = (step.state, step.action)
-        weight = jnp.where(step.valid, float(repeats), 0.0).astype(belief.counts.dtype)
-        counts, known = belief.counts[here], belief.successors[here]
-        same = (counts > 0) & (known == step.next_state)
-        fits = jnp.where(jnp.any(same), same, counts == 0)
-        place = jnp.argmax(fits)
-        weight = jnp.where(jnp.any(fits), weight, jnp.nan)
-        after = Belief(
-            successors=belief.successors.at[(*here, place)].set(jnp.where(step.valid, step.next_state, known[place])),
-            counts=belief.counts.at[(*here, place)].add(weight),
-            rewards=belief.rewards.at[here].add(weight * step.reward.astype(weight.dtype)),
-        )
-        return after, None
 
-    return jax.lax.scan(one, belief, seen)[0]
+def observe_step(belief: Belief, step: Trajectory, repeats: int) -> Belief:
+    """The belief after a single step."""
+    here = (step.state, step.action)
+    weight = jnp.where(step.valid, float(repeats), 0.0).astype(belief.counts.dtype)
+    counts, known = belief.counts[here], belief.successors[here]
+    same = (counts > 0) & (known == step.next_state)
+    fits = jnp.where(jnp.any(same), same, counts == 0)
+    place = jnp.argmax(fits)
+    weight = jnp.where(jnp.any(fits), weight, jnp.nan)
+    return Belief(
+        successors=belief.successors.at[(*here, place)].set(jnp.where(step.valid, step.next_state, known[place])),
+        counts=belief.counts.at[(*here, place)].add(weight),
+        rewards=belief.rewards.at[here].add(weight * step.reward.astype(weight.dtype)),
+    )
 
 
 class FlatMean(NamedTuple):

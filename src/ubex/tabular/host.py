@@ -7,6 +7,7 @@ so nobody has to say how random the environment is.
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from ubex import checks
 from ubex.envs import foreign
 from ubex.envs.custom import MAX_STEPS
 from ubex.keys import named
-from ubex.tabular.agents import AgentConfig, update
+from ubex.tabular.agents import DOUBLED, AgentConfig, plan_key, update
 from ubex.tabular.belief import Belief
 from ubex.tabular.loop import Episodes, Memory
 from ubex.types import InputError, Key
@@ -85,31 +86,44 @@ def run_episodes(
     belief, last = memory
     returns, policies, steps = [], [], []
     for number in episodes:
-        here = jax.random.fold_in(key, number)
-        planned = plan(config, named(here, "plan"), belief, env.start, last)
-        policy, last = np.asarray(planned.policy), planned.policy
+        here, most = jax.random.fold_in(key, number), 0
         seed = int(jax.random.bits(named(here, "act"), dtype=jnp.uint32)) % 2**31
-        total, belief = episode(env, config, policy, belief, seed, int(number))
-        returns.append(total)
-        policies.append(policy[: env.num_states])
-        steps.append(int(planned.steps))
+        part = Part(int(number), env.reset(int(number), seed))
+        for plans in itertools.count():
+            planned = plan(config, plan_key(here, plans), belief, env.start, last)
+            most, last = max(most, int(planned.steps)), planned.policy
+            part, belief = played(env, config, np.asarray(last), belief, part)
+            if part.over:
+                break
+        returns.append(part.total)
+        policies.append(np.asarray(last)[: env.num_states])
+        steps.append(most)
     return Memory(belief, last), Episodes(np.array(returns), np.array(policies), np.array(steps))
 
 
-def episode(
-    env: HostEnv, config: AgentConfig, policy: Int[np.ndarray, " S"], belief: Belief, seed: int, number: int
-) -> tuple[float, Belief]:
-    """One episode: its return, and the belief with what it showed."""
-    counts = Counts(belief)
-    state, total = env.reset(number, seed), 0.0
-    for step in range(env.longest):
+class Part(NamedTuple):
+    """An episode so far."""
+
+    number: int
+    state: int
+    step: int = 0
+    total: float = 0.0
+    over: bool = False
+
+
+def played(env: HostEnv, config: AgentConfig, policy: Int[np.ndarray, " S"], belief: Belief, part: Part) -> tuple[Part, Belief]:
+    """The episode until it is over or a new plan is due, and the belief with what it showed."""
+    counts, before = Counts(belief), np.asarray(belief.counts).sum(axis=-1)
+    number, state, step, total, over = part
+    due = False
+    while not over and not due:
         action = int(policy[state])
         after, reward, over = env.step(state, action, number, step)
         counts.add(state, action, after, reward, config.repeats)
-        state, total = after, total + reward
-        if over:
-            break
-    return total, counts.belief()
+        due = config.plan_when == DOUBLED and counts.visits(state, action) >= 2 * before[state, action]
+        state, total, step = after, total + reward, step + 1
+        over = over or step == env.longest
+    return Part(number, state, step, total, over), counts.belief()
 
 
 class Counts:
@@ -131,6 +145,10 @@ class Counts:
         self.successors[here][place] = after
         self.counts[here][place] += repeats
         self.rewards[here] += repeats * reward
+
+    def visits(self, state: int, action: int) -> float:
+        """How often the action was tried in the state."""
+        return float(self.counts[state, action].sum())
 
     def _grow(self) -> None:
         """Twice the places, so that programs are compiled anew a few times at most."""

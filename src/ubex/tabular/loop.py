@@ -8,12 +8,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from ubex.envs.base import TabularEnv, rollout
+from ubex.envs.base import Place, TabularEnv, acted, beginning, rollout
 from ubex.keys import named
-from ubex.tabular.agents import AgentConfig, no_plan, update
-from ubex.tabular.belief import Belief, observe, prior
+from ubex.tabular.agents import DOUBLED, AgentConfig, no_plan, plan_key, update
+from ubex.tabular.belief import Belief, observe, observe_step, prior
 from ubex.types import Key
 
 
@@ -31,9 +31,9 @@ class Episodes(NamedTuple):
     returns: Float[Array | np.ndarray, "*k E"]
     """Undiscounted return of each episode."""
     policies: Int[Array | np.ndarray, "*k E S"]
-    """The policy that each episode followed."""
+    """The policy that each episode followed, the last one if there were several."""
     steps: Int[Array | np.ndarray, "*k E"]
-    """Improvements that each update made."""
+    """Improvements that its update made, or the most that one of several made."""
 
 
 def begin(env: TabularEnv) -> Memory:
@@ -62,7 +62,9 @@ def run_episodes(
 
     def one(memory: Memory, episode: Int[Array, ""]) -> tuple[Memory, Episodes]:
         here = jax.random.fold_in(key, episode)
-        plan = update(config, named(here, "plan"), memory.belief, env.start, memory.plan)
+        if config.plan_when == DOUBLED:
+            return with_several_plans(env, config, here, memory)
+        plan = update(config, plan_key(here, 0), memory.belief, env.start, memory.plan)
         seen = rollout(env, named(here, "act"), plan.policy)
         reward = jnp.sum(jnp.where(seen.valid, seen.reward, 0.0))
         after = Memory(observe(memory.belief, seen, config.repeats), plan.policy)
@@ -76,6 +78,52 @@ def run_episodes(
     nothing = jax.tree.map(lambda x: jnp.zeros((len(episodes), *x.shape), x.dtype), shapes)
     run: tuple[Memory, Episodes] = jax.lax.fori_loop(0, len(episodes) if number is None else number, write, (memory, nothing))
     return run
+
+
+class Running(NamedTuple):
+    """An episode in the middle."""
+
+    memory: Memory
+    at: Place
+    time: Int[Array, ""]
+    total: Float[Array, ""]
+    """The rewards so far."""
+    plans: Int[Array, ""]
+    """How often was planned."""
+    steps: Int[Array, ""]
+    """The most improvements that a plan took."""
+    due: Bool[Array, ""]
+    """Whether to plan anew."""
+
+
+def with_several_plans(env: TabularEnv, config: AgentConfig, key: Key, memory: Memory) -> tuple[Memory, Episodes]:
+    """One episode that plans anew each time visits have doubled."""
+    keys = jax.random.split(named(key, "act"), env.horizon)
+
+    def goes_on(run: Running) -> Bool[Array, ""]:
+        return ~run.at.over & (run.time < env.horizon)
+
+    def planned(run: Running) -> Running:
+        plan = update(config, plan_key(key, run.plans), run.memory.belief, env.start, run.memory.plan)
+        before = jnp.sum(run.memory.belief.counts, axis=-1)
+
+        def act(run: Running) -> Running:
+            at, row = acted(env, keys[run.time], plan.policy, run.at)
+            belief, here = observe_step(run.memory.belief, row, config.repeats), (row.state, row.action)
+            due = jnp.sum(belief.counts[here]) >= 2 * before[here]
+            memory, total = run.memory._replace(belief=belief), run.total + row.reward
+            return run._replace(memory=memory, at=at, time=run.time + 1, total=total, due=due)
+
+        memory, steps = run.memory._replace(plan=plan.policy), jnp.maximum(run.steps, plan.steps)
+        start = run._replace(memory=memory, plans=run.plans + 1, steps=steps, due=jnp.asarray(False))
+        found: Running = jax.lax.while_loop(lambda run: goes_on(run) & ~run.due, act, start)
+        return found
+
+    at, none = beginning(env), jnp.zeros((), jnp.int32)
+    reward = jax.eval_shape(lambda: env.step(key, at.state, none).reward)
+    first = Running(memory, at, none, jnp.zeros((), reward.dtype), none, none, jnp.asarray(False))
+    run: Running = jax.lax.while_loop(goes_on, planned, first)
+    return run.memory, Episodes(run.total, run.memory.plan[: env.num_states], run.steps)
 
 
 @functools.partial(jax.jit, static_argnames=("env", "config"))
