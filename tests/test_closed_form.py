@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from worlds import World, brute_force_values, cyclic_variance, worlds
 
-from ubex import MDP, DirichletNormal, closed_form
+from ubex import MDP, DirichletNormal, DirichletNormalGamma, SparsePosterior, closed_form, policy_difference, value_variance
 from ubex.closed_form import DirichletRows, SampledRows, Table
 
 
@@ -157,6 +159,75 @@ def test_what_does_not_contract_is_of_first_order_and_says_so() -> None:
     np.testing.assert_array_equal(found.actions, first.actions)
     assert (np.asarray(found.states) > 0.0).all()
     assert np.isfinite(found.states).all()
+
+
+def in_fractions(alpha: np.ndarray, r: np.ndarray, discount: float) -> tuple[np.ndarray, np.ndarray]:
+    """Variances of the closed form, V and Q, for one action and known rewards, without rounding."""
+    exact = np.vectorize(Fraction)
+    alpha, r, discount = exact(alpha), exact(r), Fraction(discount)
+    total = alpha.sum(axis=1)
+    p, unit = alpha / total[:, None], exact(np.eye(len(r)))
+
+    def solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
+        whole = np.concatenate([matrix, right], axis=1)
+        for place in range(len(matrix)):
+            whole[place] = whole[place] / whole[place, place]
+            for other in {*range(len(matrix))} - {place}:
+                whole[other] = whole[other] - whole[other, place] * whole[place]
+        return whole[:, len(matrix) :]
+
+    def spread(values: np.ndarray) -> np.ndarray:
+        return discount**2 * (p @ values**2 - (p @ values) ** 2) / (total[:, None] + 1)
+
+    root = solve(unit - discount * p, unit)
+    local = solve(unit - spread(root), spread(root @ r[:, None]))[:, 0]
+    ahead = p @ root
+    q = local + discount**2 * (ahead**2 @ local) + 2 * discount * ahead.diagonal() * local
+    return (root**2 @ local).astype(float), q.astype(float)
+
+
+@pytest.mark.filterwarnings("ignore::ubex.UbexWarning")
+@pytest.mark.parametrize(("effective_horizon", "digits"), [(1e3, 11), (1e6, 9), (1e9, 6)])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_near_discount_1_rounding_does_not_grow(sparse: bool, effective_horizon: float, digits: int) -> None:
+    """Roots and values are then alike in nearly all their digits, and what is unknown of a row sees only what is left."""
+    alpha, r = np.array([[100.0, 300.0, 1.0], [1000.0, 0.0, 0.0], [5.0, 3.0, 1000.0]]), np.array([0.0, 1.0, -2.0])
+    if sparse:
+        posterior = SparsePosterior(np.tile(np.arange(3), (3, 1, 1)), alpha[:, None], r[:, None], np.zeros((3, 1)))
+    else:
+        kept: Any = {"concentration": np.where(alpha > 0, alpha, 1.0)[:, None], "support": (alpha > 0)[:, None]}
+        posterior = DirichletNormal(3, 1, **kept, reward_mean=r[:, None], reward_precision=1e90)
+    discount = 1.0 - 1.0 / effective_horizon
+    found, (v, q) = value_variance(posterior, [0, 0, 0], discount), in_fractions(alpha, r, discount)
+    np.testing.assert_allclose(found.v, v, rtol=10.0**-digits)
+    np.testing.assert_allclose(found.q[:, 0], q, rtol=10.0**-digits)
+
+
+def test_known_rows_are_certain_near_discount_1() -> None:
+    """All that is unknown is in the last state, and nothing comes back from it."""
+    p = np.zeros((2, 3, 1, 3))
+    p[:, 0, 0, :2], p[:, 1, 0, :2] = [0.3, 0.7], [0.6, 0.4]
+    p[0, 2, 0], p[1, 2, 0] = [0.5, 0.25, 0.25], [0.25, 0.5, 0.25]
+    found = value_variance(MDP(p, np.array([[1.0], [3.0], [7.0]])), [0, 0, 0], 1.0 - 2.0**-30, estimator="closed-form")
+    assert not found.v[:2].any(), "not even a rounding error"
+    assert found.v[2] > 0.0
+
+
+@pytest.mark.filterwarnings("ignore::ubex.UbexWarning")
+@pytest.mark.parametrize("estimator", ["closed-form", "first-order", "integral"])
+def test_an_infinite_variance_stays_where_it_counts(estimator: str) -> None:
+    """A reward with too few observations makes those values infinite that depend on it, and no others."""
+    support = np.zeros((3, 2, 4), bool)
+    support[0, :, 1:3] = support[1, :, 2:] = support[2, :, 3] = True
+    shape = np.full((3, 2), 3.0)
+    shape[1, 1] = 1.0
+    posterior = DirichletNormalGamma(3, 2, terminal=True, support=support, noise_shape=shape)
+    found = value_variance(posterior, [0, 1, 0], 0.9, estimator=estimator)
+    np.testing.assert_array_equal(np.isinf(found.v), [True, True, False, False])
+    np.testing.assert_array_equal(np.isinf(found.q), [[True] * 2, [False, True], [False] * 2, [False] * 2])
+    assert np.isfinite(value_variance(posterior, [0, 0, 0], 0.9, estimator=estimator).v).all()
+    apart = policy_difference(posterior, [0, 0, 0], [1, 0, 0], 0.9)
+    assert np.isfinite(apart.variance).all()
 
 
 def test_the_fixed_point_needs_one_product_for_each_action() -> None:

@@ -142,7 +142,7 @@ def test_few_data_are_warned_of() -> None:
             ubex.policy_difference(source, first, second, 0.9)
         assert [str(one.message).startswith("closed-form can be far off here") for one in said] == [True] * warned
     with pytest.warns(ubex.UbexWarning, match="did not converge"):
-        ubex.value_covariance(DirichletNormal(2, 1, concentration=0.01), [0, 0], 0.999)
+        ubex.value_covariance(DirichletNormal(1, 1, terminal=True, concentration=[[[0.5, 0.001]]], reward_mean=1.0), [0], 0.999)
 
 
 @pytest.mark.filterwarnings("ignore::ubex.UbexWarning")
@@ -233,3 +233,46 @@ def test_ddof() -> None:
 def test_bad_input(call: object, message: str) -> None:
     with pytest.raises(ubex.InputError, match=message):
         call()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("estimator", ["closed-form", "ensemble-var"])
+@pytest.mark.parametrize("horizon", [None, 30])
+def test_rounding_makes_no_policy_better(estimator: str, horizon: int | None) -> None:
+    """States 0 to 2 never reach state 3, in which alone the policies differ; then two that are equally good, in a known MDP."""
+    generator = np.random.default_rng(0)
+    settings: Any = {"estimator": estimator, "horizon": horizon}
+    for _ in range(5):
+        p = np.zeros((20, 5, 2, 5))
+        p[:, :3, :, :3] = generator.dirichlet(np.ones(3), (20, 3, 2))
+        p[:, 3:] = generator.dirichlet(np.ones(5), (20, 2, 2))
+        samples = MDP(p, generator.normal(size=(20, 5, 2)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ubex.UbexWarning)
+            found = ubex.policy_difference(samples, [0, 0, 0, 0, 0], [0, 0, 0, 1, 0], 0.9, **settings)
+        np.testing.assert_array_equal([found.mean[:3], found.variance[:3], found.probability[:3] - 0.5], 0.0)
+        assert (found.variance[3:] > 1e-3).all()
+    p, r = np.zeros((4, 2, 4)), np.zeros((4, 2))
+    p[0], p[1:, :, 3] = [[0.0, 0.3, 0.6, 0.1], [0.0, 0.6, 0.3, 0.1]], 1.0
+    r[:3] = [[0.1, 0.1], [0.7, 0.7], [0.7, 0.7]]
+    known = MDP(np.stack([p, p]), np.stack([r, r]))
+    found = ubex.policy_difference(known, [0, 0, 0, 0], [1, 0, 0, 0], 0.9, **settings)
+    assert found.probability.tolist() == [0.5] * 4
+    r[0, 1] = 0.1 + 1e-9
+    found = ubex.policy_difference(MDP(known.p, np.stack([r, r])), [0, 0, 0, 0], [1, 0, 0, 0], 0.9, **settings)
+    assert found.probability.tolist() == [0.0, 0.5, 0.5, 0.5]
+
+
+@pytest.mark.parametrize("call", [ubex.value_variance, ubex.value_covariance])
+def test_discount_1_ends_only_where_nothing_more_is_paid(call: Any) -> None:
+    """An absorbing state is no end if its reward is 0 in the mean alone, or if all rewards are 5."""
+    to_the_end = [[[False, True]], [[False, True]]]
+    unknown = DirichletNormal(2, 1, support=np.array(to_the_end), concentration=5.0)
+    with pytest.raises(ubex.InputError, match="absorbing state with reward 0"):
+        call(unknown, [0, 0], 1.0)
+    moves = np.stack([to_the_end, to_the_end]).astype(float)
+    for estimator in ("ensemble-var", "closed-form"):
+        with pytest.raises(ubex.InputError, match="absorbing state with reward 0"):
+            call(MDP(moves, np.full((2, 2, 1), 5.0)), [0, 0], 1.0, estimator=estimator)
+    sparse = ubex.SparsePosterior([[[1]], [[1]]], [[[1.0]], [[1.0]]], reward_mean=5.0)
+    with pytest.raises(ubex.InputError, match="absorbing state whose reward is 0"):
+        ubex.value_variance(sparse, [0, 0], 1.0)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +15,7 @@ import pytest
 import ubex
 from ubex import returns
 from ubex.calls import covariance
-from ubex.closed_form import DirichletRows, Table
+from ubex.closed_form import DirichletRows, SampledRows, Table
 from ubex.experiments import calibration_cases
 from ubex.tabular.agents import AgentConfig
 from ubex.types import MDP, InputError, UbexWarning
@@ -144,6 +146,21 @@ def test_a_variance_that_is_not_finite_is_flagged() -> None:
     assert dirichlet(alpha, r, np.ones((8, 1)), 1.0)[2]
 
 
+def test_places_that_are_never_taken_do_not_count() -> None:
+    """The same rows with and without states that cannot follow, also at discount 1, where such a place leaves no divisor."""
+    p, top = np.array([0.2, 0.5]), np.array([1.0, -1.0])
+    few = returns.ratio_moments(jnp.asarray(p)[None, None], jnp.asarray(top)[None, None], jnp.asarray([[[0.4, 1.3]]]))
+    wide = [jnp.asarray([[[*one, other]]]) for one, other in ((p, 0.0), (top, 5.0), ([0.4, 1.3], 0.0))]
+    np.testing.assert_array_equal(np.array(returns.ratio_moments(*wide)), np.array(few))
+    support = np.zeros((2, 1, 3), bool)
+    support[0, 0, 1:] = support[1, 0, 2] = True
+    light = ubex.DirichletNormal(2, 1, terminal=True, support=support, concentration=0.3, reward_mean=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found, closed = (ubex.value_variance(light, [0, 0], 1.0, estimator=name) for name in ("integral", "closed-form"))
+    np.testing.assert_allclose(found.v, closed.v, rtol=1e-9)
+
+
 @pytest.mark.filterwarnings("ignore::ubex.UbexWarning")
 def test_a_posterior_is_answered_without_samples_and_over_steps_by_the_closed_form() -> None:
     posterior = ubex.DirichletNormal(4, 2)
@@ -165,14 +182,44 @@ def test_how_much_a_row_changes_its_own_returns() -> None:
     p[:, 1, 0] = random.dirichlet(alpha[1, 0], 5000)
     r = random.normal(size=(5000, 4, 1)) * np.array([1e-6, 1.0, 1e-6, 1e-6])[:, None]  # most of the variance is of state 1
     root = np.linalg.inv(np.eye(4) - discount * p.mean(axis=0)[:, 0])
-    expected = (discount * (p - p.mean(axis=0))[:, 1, 0] @ root[:, 1]).std()
+    apart, v = discount * (p - p.mean(axis=0))[:, 1, 0], np.array([0.0, 1.0, 30.0, -5.0])
+    y, x = apart @ root[:, 1], apart @ v
     policy, total = jnp.ones((4, 1)), jnp.asarray(alpha.sum(axis=-1))
     _, sampled = covariance.sample_moments(p, r, 0)
     rows = DirichletRows(Table(jnp.asarray(alpha) / total[..., None]), total, jnp.zeros_like(total))
     known = jnp.asarray(np.eye(4)[1])
     for each, close in ((sampled, 1e-9), (rows, 0.05)):
-        found = returns.own_returns(each, jnp.asarray(root), known, policy, discount)
-        np.testing.assert_allclose(found, expected, rtol=close)
+        found = returns.own_returns(each, jnp.asarray(root), jnp.asarray(v), known, policy, discount)
+        np.testing.assert_allclose(found.varies, y.std(), rtol=close)
+        thirds = returns.third_moments(each, jnp.asarray(root), jnp.asarray(v), policy, discount)
+        paid = (r - r.mean(axis=0))[:, 1, 0] * isinstance(each, SampledRows)
+        np.testing.assert_allclose(thirds[1], ((x + paid) ** 2 * y).mean(), rtol=4 * close)
+        np.testing.assert_allclose(found.lopsided, 2.0 * abs(float(thirds[1])), rtol=1e-6)  # of a variance of 1
+
+
+@pytest.mark.parametrize("call", [ubex.value_variance, ubex.value_covariance])
+def test_a_lopsided_row_is_told(call: Any) -> None:
+    """State 0 stays, or leaves for a reward of 1 once in 50 times: the closed form is twice too large, the integral right."""
+    support = np.zeros((2, 1, 3), bool)
+    support[0, 0, :2] = support[1, 0, 2] = True
+    counts = np.array([[[2.94, 0.06, 1.0]], [[1.0, 1.0, 1.0]]])
+    settings: Any = {"reward_mean": [[0.0], [1.0]], "reward_precision": 1e12, "terminal": True}
+    posterior = ubex.DirichletNormal(2, 1, support=support, concentration=counts, **settings)
+    chance = RANDOM(0).beta(0.06, 2.94, 400_000)
+    truth = (0.5 * chance / (1.0 - 0.5 * (1.0 - chance))).var()
+    with pytest.warns(UbexWarning, match=r"changes values most where .* by about [0-9]+% of the variance of a state"):
+        found = call(posterior, [0, 0, 0], 0.5)
+    variance = found.v if call is ubex.value_variance else np.diag(found.covariance)
+    assert variance[0] > 1.7 * truth
+    integral = ubex.value_variance(posterior, [0, 0, 0], 0.5, estimator="integral")
+    np.testing.assert_allclose(integral.v[0], truth, rtol=0.03)
+    with pytest.warns(UbexWarning, match="changes values most"):
+        ubex.policy_difference(posterior, [0, 0, 0], [[1.0], [1.0], [1.0]], 0.5)
+    sparse = ubex.SparsePosterior(
+        [[[0, 1]], [[2, 2]], [[2, 2]]], [[[2.94, 0.06]], [[1.0, 0.0]], [[1.0, 0.0]]], [[0.0], [1.0], [0.0]], 0.0
+    )
+    with pytest.warns(UbexWarning, match="changes values most"):
+        np.testing.assert_allclose(ubex.value_variance(sparse, [0, 0, 0], 0.5).v, variance, atol=1e-11)
 
 
 @pytest.mark.parametrize(("kind", "count", "doubted"), [("cyclic-grid", 5.0, True), ("cyclic-dense", 1.0, False)])

@@ -233,6 +233,20 @@ def test_bad_rewards(ensemble: MDP) -> None:
         value_variance(MDP(ensemble.p, np.zeros((S,))), POLICY, 0.9)
 
 
+def test_rows_in_low_precision_are_divided_by_their_sums(ensemble: MDP) -> None:
+    """A row that sums to 1.0003 would let the values grow where the discount is near 1."""
+
+    def whole(rows: np.ndarray) -> np.ndarray:
+        return rows.astype(np.float64) / rows.sum(axis=-1, keepdims=True, dtype=np.float64)
+
+    for kind, discount in ((np.float32, 0.999999), (np.float16, 0.999)):
+        p, policy = np.asarray(ensemble.p).astype(kind), POLICY.astype(kind)
+        found = value_variance(MDP(p, ensemble.r), policy, discount, estimator="ensemble-var")
+        expected = value_variance(MDP(whole(p), ensemble.r), whole(policy), discount, estimator="ensemble-var")
+        np.testing.assert_allclose(found.v_mean, expected.v_mean, rtol=1e-9)
+        np.testing.assert_allclose(found.v, expected.v, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("policy", "message"),
     [

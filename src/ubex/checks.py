@@ -21,6 +21,8 @@ from ubex.types import MDP, InputError
 TOLERANCE = {np.dtype(np.float32): 1e-4, np.dtype(np.float16): 1e-2}
 """How far a row may be from summing to 1, by the precision it was given in."""
 DEFAULT_TOLERANCE = 1e-6
+ROUNDING = 1e-12
+"""How far the sum of a row may be from 1 by rounding in double precision alone."""
 MOST = 2**53
 """The largest whole number that is taken: beyond it a float cannot count."""
 LARGEST, SMALLEST = 1e100, 1e-100
@@ -205,7 +207,10 @@ def first_place(bad: Shaped[np.ndarray, "..."], axes: tuple[str, ...]) -> str:
 
 
 def mdp_arrays(mdp: MDP) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
-    """The arrays of an MDP or an ensemble after every check; no copy where they are float64 already."""
+    """The arrays of an MDP or an ensemble after every check; no copy where they are float64 already.
+
+    Rows whose sum is off by more than the rounding of float64 are divided by it.
+    """
     p, r = number_array("p", mdp.p), number_array("r", mdp.r)
     if p.ndim not in (3, 4):
         raise InputError(f"p must have shape (S, A, S) or (N, S, A, S), but it has shape {p.shape}")
@@ -235,7 +240,14 @@ def mdp_arrays(mdp: MDP) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, ".
         wanted = "a finite number" if np.isnan(r[bad][0]) else f"at most {LARGEST:g}"
         raise InputError(f"r is {r[bad][0]} at {first_place(bad, axes[:-1])}, and must be {wanted}")
     r = np.broadcast_to(r, p.shape[:-1])
-    return p.astype(np.float64, copy=False), r.astype(np.float64, copy=False)
+    return normalised(p, sums).astype(np.float64, copy=False), r.astype(np.float64, copy=False)
+
+
+def normalised(p: Shaped[np.ndarray, "*n S"], sums: Float[np.ndarray, "*n"]) -> Shaped[np.ndarray, "*n S"]:
+    """Rows divided by their sums where these are not 1: near discount 1 a small error of a sum is a large one of the values."""
+    off = np.abs(sums - 1.0) > ROUNDING
+    found: np.ndarray = p / np.where(off, sums, 1.0)[..., None] if off.any() else p
+    return found
 
 
 def policy_array(policy: ArrayLike, num_states: int, num_actions: int) -> np.ndarray:
@@ -264,9 +276,9 @@ def policy_array(policy: ArrayLike, num_states: int, num_actions: int) -> np.nda
     bad = ~(np.abs(sums - 1.0) <= tolerance)
     if bad.any():
         raise InputError(f"policy sums to {sums[bad][0]:.6g} instead of 1 at {first_place(bad, ('state',))}")
-    if np.all((array == 0.0) | (array == 1.0)):
-        array = array.argmax(axis=1).astype(np.int32)
-    return array
+    plain = np.all((array == 0.0) | (array == 1.0))
+    found: np.ndarray = array.argmax(axis=1).astype(np.int32) if plain else normalised(array, sums)
+    return found
 
 
 def json_object(name: str, text: str) -> dict[str, Any]:

@@ -91,15 +91,12 @@ class DirichletRows(NamedTuple):
 
     def known(self, values: Pair, discount: Scalar, paid: tuple[float, float] = (1.0, 1.0)) -> Float[Array, "S A A"]:
         """Covariance of paid r + discount p v for fixed next values."""
-        a, b = (v - jnp.mean(v) for v in values)  # rows sum to 1: a common offset adds nothing but rounding
-        covariance = self.mean.expect(a * b) - self.mean.expect(a) * self.mean.expect(b)
+        covariance = next_covariance(self.mean, values)
         return _own(paid[0] * paid[1] * self.reward_variance + discount**2 * covariance / (self.total + 1.0))
 
     def trace(self, roots: Pair) -> Callable[[Float[Array, " S"]], Float[Array, "S A A"]]:
         """tr(Sigma C) = (sum_t p_t C_tt - p C p) / (total + 1)."""
-        x, y = roots
-        diagonal = x * y
-        squares = row_products(self.mean, roots)
+        diagonal, squares = centred_products(self.mean, roots)
 
         def apply(local: Float[Array, " S"]) -> Float[Array, "S A A"]:
             return _own((self.mean.expect(diagonal @ local) - squares @ local) / (self.total + 1.0))
@@ -108,9 +105,9 @@ class DirichletRows(NamedTuple):
 
     def averaged_trace(self, roots: Pair, policies: Pair) -> Callable[[Float[Array, " S"]], Float[Array, " S"]]:
         """l -> the policies' average of `trace`."""
-        x, y = roots
-        diagonal, weight = x * y, policies[0] * policies[1] / (self.total + 1.0)
-        squares = jnp.sum(weight[:, :, None] * row_products(self.mean, roots), axis=1)
+        weight = policies[0] * policies[1] / (self.total + 1.0)
+        diagonal, squares = centred_products(self.mean, roots)
+        squares = jnp.sum(weight[:, :, None] * squares, axis=1)
         return lambda local: jnp.sum(weight * self.mean.expect(diagonal @ local), axis=1) - squares @ local
 
 
@@ -153,7 +150,20 @@ class SampledRows(NamedTuple):
 
 def _own(x: Float[Array, "S A"]) -> Float[Array, "S A A"]:
     """A covariance between actions that only each action has with itself."""
-    return x[:, :, None] * jnp.eye(x.shape[1], dtype=x.dtype)[None]
+    return jnp.where(jnp.eye(x.shape[1], dtype=bool)[None], x[:, :, None], 0.0)
+
+
+def next_covariance(mean: Mean, values: Pair) -> Float[Array, "S A"]:
+    """Covariance of two values at the next state in every row of the mean MDP; rows sum to 1, so no level of them matters.
+
+    A table has it from each row's own expectations: 0 in a known row, and not what rounding leaves of the values' squares,
+    which discounts near 1 enlarge.
+    """
+    a, b = (v - jnp.mean(v) for v in values)
+    mean_a, mean_b = mean.expect(a), mean.expect(b)
+    if isinstance(mean, Table):
+        return jnp.sum(mean.p * (a[None, None] - mean_a[..., None]) * (b[None, None] - mean_b[..., None]), axis=-1)
+    return mean.expect(a * b) - mean_a * mean_b
 
 
 def row_products(mean: Mean, roots: Pair) -> Float[Array, "S A S"]:
@@ -161,6 +171,19 @@ def row_products(mean: Mean, roots: Pair) -> Float[Array, "S A S"]:
     x, y = roots
     first = mean.times(x)
     return first * (first if y is x else mean.times(y))
+
+
+def centred_products(mean: Mean, roots: Pair) -> tuple[Float[Array, "S S"], Float[Array, "S A S"]]:
+    """X * Y and `row_products`, with every column of X and Y about its middle.
+
+    tr(Sigma C) is their difference. What all entries of a column have in common is not in it, and near discount 1 that is far
+    larger than the rest. The products with the mean are those of X and Y themselves, so that they can be used again.
+    """
+    x, y = roots
+    level_x, level_y = jnp.mean(x, axis=0), jnp.mean(y, axis=0)
+    first = mean.times(x) - level_x[None, None]
+    second = first if y is x else mean.times(y) - level_y[None, None]
+    return (x - level_x[None]) * (y - level_y[None]), first * second
 
 
 class Local(NamedTuple):
@@ -181,6 +204,8 @@ def local_uncertainty(rows: Rows, roots: Pair, values: Pair, policies: Pair, dis
     """Solves l = c + M l by iteration; where that does not contract, l = c is returned and flagged."""
     a, b = policies
     known, trace = rows.known(values, discount), rows.trace(roots)
+    infinite = jnp.isinf(jnp.einsum("saa->sa", known))
+    known = jnp.where(jnp.isinf(known), 0.0, known)
 
     def averaged(x: Float[Array, "S A A"]) -> Float[Array, " S"]:
         return jnp.einsum("sa,sab,sb->s", a, x, b)
@@ -191,10 +216,27 @@ def local_uncertainty(rows: Rows, roots: Pair, values: Pair, policies: Pair, dis
         return jnp.einsum("saa->sa", between), jnp.einsum("sab,sb->sa", between, b)
 
     if first_order:
-        return Local(start, *by_action(known), jnp.asarray(0, jnp.int32), jnp.asarray(True))
+        found = Local(start, *by_action(known), jnp.asarray(0, jnp.int32), jnp.asarray(True))
+        return with_infinite(found, infinite, a * b)
     rounds, local, converged = fixed_point(start, rows.averaged_trace(roots, policies), discount)
     whole = by_action(jnp.where(converged, known + discount**2 * trace(local), known))
-    return Local(jnp.where(converged, local, start), *whole, rounds, converged)
+    found = Local(jnp.where(converged, local, start), *whole, rounds, converged)
+    return with_infinite(found, infinite, a * b)
+
+
+def with_infinite(local: Local, infinite: Bool[Array, "S A"], weight: Float[Array, "S A"]) -> Local:
+    """Puts back the actions whose rewards have an infinite variance, which is kept out of sums: 0 times infinity is no number.
+
+    Their states have it too where the action has a weight.
+    """
+    states = jnp.any(infinite & (weight > 0.0), axis=1)
+    return local._replace(states=jnp.where(states, jnp.inf, local.states), actions=jnp.where(infinite, jnp.inf, local.actions))
+
+
+def without_infinite(local: Float[Array, " S"]) -> tuple[Float[Array, " S"], Float[Array, " S"]]:
+    """The entries that are finite, with 0 for the others, and 1 for the others, with 0 for those."""
+    infinite = jnp.isinf(local)
+    return jnp.where(infinite, 0.0, local), infinite.astype(local.dtype)
 
 
 def fixed_point(
@@ -320,9 +362,10 @@ def _spread(local: Apart, root_change: Float[Array, "S S"], root_b: Float[Array,
 
 
 def covariance(roots: Pair, local: Float[Array, " S"]) -> Float[Array, "S S"]:
-    """C = X diag(l) Y^T."""
+    """C = X diag(l) Y^T, infinite where an infinite entry of l counts in both."""
     x, y = roots
-    return (x * local[None]) @ y.T
+    finite, infinite = without_infinite(local)
+    return jnp.where((x * infinite[None]) @ y.T > 0.0, jnp.inf, (x * finite[None]) @ y.T)
 
 
 def variances(
@@ -333,6 +376,9 @@ def variances(
     The deviation of Q(s,a) is e(s,a) + discount pbar(s,a) G e. Both parts have e(s) in common, as often as the way after the
     action comes back to s, (pbar(s,a) G)(s).
     """
-    ahead = rows.mean.times(root)
+    ahead, squares, (finite, infinite) = rows.mean.times(root), root * root, without_infinite(local.states)
     common = 2.0 * discount * jnp.einsum("sas->sa", ahead) * local.shared
-    return (root * root) @ local.states, local.actions + discount**2 * (ahead**2 @ local.states) + common
+    q = local.actions + discount**2 * (ahead**2 @ finite) + common
+    lost = squares @ infinite > 0.0
+    after = discount * rows.mean.expect(lost.astype(q.dtype)) > 0.0
+    return jnp.where(lost, jnp.inf, squares @ finite), jnp.where(after, jnp.inf, q)

@@ -7,12 +7,25 @@ variance of x. Here it is that of x / (1 - y), and what other states add is coup
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ubex.closed_form import NEGLIGIBLE, DirichletRows, Local, Rows, SampledRows, Scalar, Table, fixed_point
+from ubex.closed_form import (
+    NEGLIGIBLE,
+    DirichletRows,
+    Local,
+    Rows,
+    SampledRows,
+    Scalar,
+    Table,
+    fixed_point,
+    with_infinite,
+    without_infinite,
+)
 
 NODES, POWER = 20, 4.0
 """Points of the integral, and how they are spread: in 398 of 400 random rows its relative error is below 1e-4, and
@@ -32,25 +45,76 @@ def local_uncertainty(
     return _of_dirichlet(rows, rows.mean.p, root, v, policy, discount)
 
 
-def own_returns(
-    rows: Rows, root: Float[Array, "S S"], local: Float[Array, " S"], policy: Float[Array, "S A"], discount: Scalar
-) -> Float[Array, ""]:
-    """By how much unknown rows change how often they are met themselves: the standard deviation of y in the median state.
+class OwnReturns(NamedTuple):
+    """By how much unknown rows change how often they are met themselves. The closed form assumes that this is little."""
 
-    Every row counts by its share of a state's variance. The closed form assumes that y is small.
-    """
-    return in_the_median(root**2 * local[None], met_again(rows, root, policy, discount))
+    varies: Float[Array, ""] | float = 0.0
+    """The standard deviation of y in the median state. Every row counts by its share of a state's variance."""
+    lopsided: Float[Array, ""] | float = 0.0
+    """2 E[x^2 y] / E[x^2] in the state where it is largest, which is what the variance changes by if y is large where x is."""
+
+
+def own_returns(
+    rows: Rows,
+    root: Float[Array, "S S"],
+    v: Float[Array, " S"],
+    local: Float[Array, " S"],
+    policy: Float[Array, "S A"],
+    discount: Scalar,
+) -> OwnReturns:
+    """Both, with what every state adds to the variances and the values in the mean MDP."""
+    local, _ = without_infinite(local)
+    varies = in_the_median(root**2 * local[None], met_again(rows, root, policy, discount))
+    return OwnReturns(varies, lopsided(root, third_moments(rows, root, v, policy, discount), local))
+
+
+def lopsided(root: Float[Array, "S S"], thirds: Float[Array, " S"], local: Float[Array, " S"]) -> Float[Array, ""]:
+    """`OwnReturns.lopsided` from E[x^2 y] of every row."""
+    thirds, whole = root**2 @ jnp.abs(thirds), root**2 @ local
+    unknown = whole > NEGLIGIBLE * jnp.max(whole)
+    return jnp.max(jnp.where(unknown, 2.0 * thirds / jnp.where(unknown, whole, 1.0), 0.0))
+
+
+def lopsided_values(
+    rows: Rows, root: Float[Array, "S S"], v: Float[Array, " S"], policy: Float[Array, "S A"], discount: Scalar
+) -> Float[Array, ""]:
+    """`OwnReturns.lopsided` of the values of one policy, to first order."""
+    local = jnp.einsum("sa,sab,sb->s", policy, rows.known((v, v), discount), policy)
+    return lopsided(root, third_moments(rows, root, v, policy, discount), local)
+
+
+def third_moments(
+    rows: Rows, root: Float[Array, "S S"], v: Float[Array, " S"], policy: Float[Array, "S A"], discount: Scalar
+) -> Float[Array, " S"]:
+    """E[x^2 y] of every row, to which rewards that are independent of the row add nothing. Of a Dirichlet row with mean p and
+    sum n, E[(d a)^2 (d b)] is 2 sum p a^2 b / ((n + 1) (n + 2)) for centred a and b."""
+    if isinstance(rows, SampledRows):
+        x = jnp.einsum("sa,nsa->ns", policy, rows.r + discount * (rows.p @ v))
+        return jnp.mean(x**2 * returns_of_samples(rows, root, policy, discount), axis=0)
+    assert isinstance(rows, DirichletRows)
+    assert isinstance(rows.mean, Table), "agents do not ask"
+    p = rows.mean.p
+    squares = p * (v[None, None] - (p @ v)[..., None]) ** 2
+    bent = jnp.einsum("sat,ts->sa", squares, root) - jnp.sum(squares, axis=-1) * jnp.einsum("sat,ts->sa", p, root)
+    return jnp.sum(2.0 * (discount * policy) ** 3 * bent / ((rows.total + 1.0) * (rows.total + 2.0)), axis=1)
+
+
+def returns_of_samples(
+    rows: SampledRows, root: Float[Array, "S S"], policy: Float[Array, "S A"], discount: Scalar
+) -> Float[Array, "N S"]:
+    """The y of every row in every member."""
+    return discount * jnp.einsum("sa,nsat,ts->ns", policy, rows.p, root)
 
 
 def met_again(rows: Rows, root: Float[Array, "S S"], policy: Float[Array, "S A"], discount: Scalar) -> Float[Array, " S"]:
     """The variance of every row's y."""
     if isinstance(rows, SampledRows):
-        y = discount * jnp.einsum("sa,nsat,ts->ns", policy, rows.p, root)
-        return jnp.mean(y**2, axis=0)
+        return jnp.mean(returns_of_samples(rows, root, policy, discount) ** 2, axis=0)
     assert isinstance(rows, DirichletRows)
     assert isinstance(rows.mean, Table), "agents do not ask"
-    ahead, after = (jnp.einsum("sat,ts->sa", rows.mean.p, x) for x in (root, root**2))
-    return jnp.sum(policy**2 * discount**2 * (after - ahead**2) / (rows.total + 1.0), axis=1)
+    ahead = jnp.einsum("sat,ts->sa", rows.mean.p, root)
+    spread = jnp.sum(rows.mean.p * (root.T[:, None] - ahead[..., None]) ** 2, axis=-1)
+    return jnp.sum(policy**2 * discount**2 * spread / (rows.total + 1.0), axis=1)
 
 
 def in_the_median(parts: Float[Array, "S S"], varies: Float[Array, " S"]) -> Float[Array, ""]:
@@ -71,24 +135,25 @@ def _of_dirichlet(
 ) -> Local:
     """Rows of different actions are independent: each returns as often as the policy takes its action."""
     v = v - jnp.mean(v)
-    ahead, alpha = p @ root, rows.total[..., None] * p
+    alpha, back = rows.total[..., None] * p, jnp.einsum("sas->sa", p @ root)
     x = discount * (v[None, None] - (p @ v)[..., None])
-    y = discount * (root.T[:, None] - jnp.einsum("sas->sa", ahead)[..., None])
+    y = discount * (root.T[:, None] - back[..., None])
     left = 1.0 - policy[..., None] * y
     plain = jnp.sum(p * x**2, axis=-1) / (rows.total + 1.0)
     mean, square, weighed = ratio_moments(alpha, x, left)
     finite = rows.total - jnp.sum(jnp.where(left < NEVER_LEFT, alpha, 0.0), axis=-1) > 2.0
     finite |= jnp.all((left >= NEVER_LEFT) | (alpha == 0.0), axis=-1)
     known = jnp.where(finite, square - mean**2, plain)
-    known += rows.reward_variance * jnp.where(finite, weighed, 1.0)
-    spread = discount**2 * (p @ root**2 - ahead**2) / (rows.total + 1.0)[..., None]
-    weight = policy**2
-    own = 1.0 + weight * jnp.einsum("sas->sa", spread)  # its own part of the coupling is in `known` already
-    start, couples = jnp.sum(weight * known / own, axis=1), jnp.einsum("sa,sat->st", weight / own, spread)
-    rounds, local, converged = fixed_point(start, lambda local: couples @ local, 1.0)
+    infinite = jnp.isinf(rows.reward_variance)
+    known += jnp.where(infinite, 0.0, rows.reward_variance) * jnp.where(finite, weighed, 1.0)
+    weight, trace = policy**2, rows.trace((root, root))
+    own = 1.0 + weight * jnp.sum(p * y**2, axis=-1) / (rows.total + 1.0)  # that part of the trace is in `known` already
+    couples = rows.averaged_trace((root, root), (policy / own, policy))
+    rounds, local, converged = fixed_point(jnp.sum(weight * known / own, axis=1), couples, discount)
     converged &= jnp.all(finite)
-    actions = jnp.where(converged, (known + spread @ local) / own, known)
-    return Local(jnp.where(converged, local, jnp.sum(weight * known, axis=1)), actions, policy * actions, rounds, converged)
+    actions = jnp.where(converged, (known + discount**2 * jnp.einsum("saa->sa", trace(local))) / own, known)
+    states = jnp.where(converged, local, jnp.sum(weight * known, axis=1))
+    return with_infinite(Local(states, actions, policy * actions, rounds, converged), infinite, weight)
 
 
 def _of_samples(
@@ -127,7 +192,7 @@ def ratio_moments(
 
     def one(row: tuple[Float[Array, " T"], Float[Array, " T"], Float[Array, " T"]]) -> tuple[Scalar, Scalar, Scalar]:
         alpha, top, below = row
-        total = jnp.sum(alpha)
+        total, below = jnp.sum(alpha), jnp.where(alpha > 0.0, below, 1.0)  # where w is 0, no divisor is too small
         share = -jnp.expm1(POWER * jnp.log(u) / total)  # t / (1 + t)
         mixed = 1.0 + share[:, None] * (below[None] - 1.0)  # (1 + t below) / (1 + t)
         density = jnp.exp((POWER - 1.0) * jnp.log(u) - jnp.log(mixed) @ alpha) * POWER * weight / total

@@ -5,10 +5,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from worlds import random_ensemble
 
+import ubex
 from ubex.envs import toy
 from ubex.tabular import assumptions
 
@@ -28,6 +30,18 @@ def test_cycles_are_seen() -> None:
     stays[0, 0, 0] = [0.5, 0.5]  # a state that may stay where it is
     stays[0, 1, 0] = [0.0, 1.0]
     assert not assumptions.visits_no_state_twice(stays)
+
+
+def test_an_absorbing_state_counts_where_its_reward_is_unknown() -> None:
+    """The same unknown reward is met again in every step: the variance is 1 / (1 - discount)^2, not 1 / (1 - discount^2)."""
+    p = np.zeros((2, 2, 1, 2))
+    p[:, :, 0, 1] = 1.0
+    r = np.array([[[0.0], [-1.0]], [[0.0], [1.0]]])
+    assert assumptions.visits_no_state_twice(p, r[:1].repeat(2, axis=0))
+    assert not assumptions.visits_no_state_twice(p, r)
+    with pytest.warns(ubex.UbexWarning, match="exact-ube assumes that no state is visited twice, but one can be"):
+        ubex.value_variance(ubex.MDP(p, r), [0, 0], 0.9, estimator="exact-ube")
+    np.testing.assert_allclose(ubex.value_variance(ubex.MDP(p, r), [0, 0], 0.9).v, [81.0, 100.0])
 
 
 def test_ways_end_where_every_state_is_a_strong_component_of_its_own() -> None:

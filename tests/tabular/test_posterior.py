@@ -46,6 +46,15 @@ def test_normal_gamma_rewards() -> None:
     assert rewards.variance()[0, 1] == pytest.approx(rewards.rate[0, 1] / (5.0 * 3.5))
 
 
+def test_a_large_reward_leaves_the_digits_of_its_noise() -> None:
+    """Rewards of a billion that differ by a thousandth: squares have no room for that."""
+    rewards = 1e9 + np.array([0.0, 0.25, 0.5, 0.25])
+    seen = Transitions([0] * 4, [0] * 4, rewards, [0] * 4)
+    found = DirichletNormalGamma(1, 1, reward_mean=1e9, noise_rate=1e-3).observe(seen).rewards
+    near = DirichletNormalGamma(1, 1, reward_mean=0.0, noise_rate=1e-3).observe(seen._replace(reward=rewards - 1e9)).rewards
+    np.testing.assert_allclose(found.rate, near.rate, rtol=1e-6)
+
+
 @pytest.mark.parametrize("kind", [DirichletNormal, DirichletNormalGamma])
 def test_two_batches_equal_one(kind: type) -> None:
     prior = kind(3, 2)

@@ -24,9 +24,10 @@ from ubex.calls.source import FROM_MEMBERS, Source, common_offset, default_for, 
 from ubex.closed_form import DirichletRows, Local, Rows, SampledRows, Table
 from ubex.estimators.base import Closed
 from ubex.precision import float64
+from ubex.returns import OwnReturns
 from ubex.tabular import unrolled
 from ubex.tabular.posterior import INSTEAD, TabularPosterior
-from ubex.tabular.terminal import terminal_states
+from ubex.tabular.terminal import reaching, terminal_states
 from ubex.tabular.unrolled import Step
 from ubex.types import MDP, InputError, KeyLike, Posterior
 
@@ -34,6 +35,9 @@ COVARIANCES = ("closed-form", "first-order", "ensemble-var")
 """Estimators that know how the values of two states, or of two policies, depend on each other."""
 ONE_POLICY, TWO_POLICIES = (4, 8), (6, 22)
 """Arrays (S, A, S) and (S, S) that a call by exact moments holds at its peak; measured for 1, 4 and 8 actions."""
+
+ROUNDED = 64.0
+"""How many times the precision of a number rounding may leave in a difference of values."""
 
 
 class Side(NamedTuple):
@@ -56,7 +60,7 @@ class Problem(NamedTuple):
     """What all rewards have in common."""
     rows: Rows
     members: MDP
-    """Members in which discount 1 has to end: the samples, or the mean alone."""
+    """Members in which discount 1 has to end: the samples, or the mean alone, with infinite rewards where they are unknown."""
 
 
 @float64
@@ -110,8 +114,8 @@ def value_covariance(
         return ValueCovariance(no_negative_variance(now.covariance), np.asarray(level(now.first)), True, name)
     side = solve(problem, policy, discount)
     closed: Closed = "first-order" if first_order else "full"
-    local, _, _, again = evaluate(problem.rows, side, discount, closed)
-    doubts.closed_form(name, closed, bool(local.converged), float(again))
+    local, _, _, own = evaluate(problem.rows, side, discount, closed)
+    doubts.closed_form(name, closed, bool(local.converged), own)
     covariance = form.covariance((side.root, side.root), local.states)
     return ValueCovariance(no_negative_variance(covariance), np.asarray(level(side.v)), bool(local.converged), name)
 
@@ -169,37 +173,51 @@ def policy_difference(
         terminals = tuple(members.terminal(one, discount, steps) for one in both)
         gaps = functools.partial(gap, policies=both, discount=discount, terminals=terminals, horizon=steps)
         spread = (deviations(members.each(gaps), ddof) ** 2).sum(axis=0)
-        return PolicyDifference(gaps(members.mean), spread, True, name)
+        return where_they_part(members.mean, both, discount, PolicyDifference(gaps(members.mean), spread, True, name))
     problem, first_order = moments(known, key, num_models, ddof, TWO_POLICIES), name == "first-order"
     if steps is not None:
         choices = tuple(probabilities(problem, choice) for choice in (policy, other))
         ahead = _unrolled_difference(problem.rows, jnp.asarray(problem.mean.r), choices, discount, steps, first_order)
         apart = jnp.maximum(jnp.diag(ahead.covariance.apart), 0.0)
-        return PolicyDifference(np.asarray(ahead.above), np.asarray(apart), True, name)
+        found = PolicyDifference(np.asarray(ahead.above), np.asarray(apart), True, name)
+        return where_they_part(problem.mean, choices, discount, found)
     sides = tuple(solve(problem, choice, discount) for choice in (policy, other))
-    mean, variance, converged, again = _difference(problem.rows, jnp.asarray(problem.mean.r), sides, discount, first_order)
-    doubts.closed_form(name, "first-order" if first_order else "full", bool(converged), float(again))
-    return PolicyDifference(np.asarray(mean), np.asarray(jnp.maximum(variance, 0.0)), bool(converged), name)
+    mean, variance, converged, own = _difference(problem.rows, jnp.asarray(problem.mean.r), sides, discount, first_order)
+    doubts.closed_form(name, "first-order" if first_order else "full", bool(converged), own)
+    found = PolicyDifference(np.asarray(mean), np.asarray(jnp.maximum(variance, 0.0)), bool(converged), name)
+    return where_they_part(problem.mean, (sides[0].policy, sides[1].policy), discount, found)
+
+
+def where_they_part(mean: MDP, policies: tuple[ArrayOrHost, ...], discount: float, found: PolicyDifference) -> PolicyDifference:
+    """The difference without what is mere rounding. It is 0 for certain in states from which the policies never part, and where
+    neither its mean nor its deviation is larger than what rounding leaves of values of that size."""
+    p, r = (np.asarray(array) for array in mean)
+    first, second = (np.eye(r.shape[1])[choice] if choice.ndim == 1 else choice for choice in map(np.asarray, policies))
+    edges = np.asarray(np.any((first > 0)[:, :, None] & (p > 0), axis=1))
+    meets = reaching(edges, (first != second).any(axis=1))
+    steps = 1.0 / (1.0 - discount) if discount < 1.0 else len(r)
+    rounding = ROUNDED * np.finfo(float).eps * np.abs(r).max() * steps
+    real = meets & (np.maximum(np.abs(found.mean), np.sqrt(found.variance)) > rounding)
+    return found._replace(mean=np.where(real, found.mean, 0.0), variance=np.where(real, found.variance, 0.0))
 
 
 def variance(
     problem: Problem, policy: ArrayLike, discount: float, horizon: int | None, closed: Closed
-) -> tuple[ValueVariance, bool, float]:
+) -> tuple[ValueVariance, bool, OwnReturns]:
     """The answer of `value_variance` by the closed form, whether the fixed point was reached, and `returns.own_returns`."""
     level = functools.partial(raised, offset=problem.offset, discount=discount, horizon=horizon)
     if horizon is not None:
         step = unrolled_form(problem, (policy, policy), discount, horizon, closed == "first-order")
         fields = (jnp.diag(step.now.covariance), step.variance, level(step.now.first), level(step.q), step.local)
-        converged, again = True, 0.0
+        converged, own = True, OwnReturns()
     else:
         side = solve(problem, policy, discount)
-        local, v, q, doubt = evaluate(problem.rows, side, discount, closed)
-        again = float(doubt)
+        local, v, q, own = evaluate(problem.rows, side, discount, closed)
         q_mean = jnp.asarray(np.asarray(problem.mean.r) + discount * np.asarray(problem.rows.mean.expect(side.v)))
         fields, converged = (v, q, level(side.v), level(q_mean), local.actions), bool(local.converged)
     arrays = [np.asarray(field) for field in fields]
     arrays[:2] = (np.maximum(array, 0.0) for array in arrays[:2])  # what is below is rounding
-    return ValueVariance._make([*arrays, "", None]), converged, again
+    return ValueVariance._make([*arrays, "", None]), converged, own
 
 
 def unrolled_form(
@@ -224,7 +242,8 @@ def moments(
         if source.terminal:
             variances[-1] = 0.0
         rows = DirichletRows(Table(jnp.asarray(mean.p)), jnp.asarray(total), jnp.asarray(variances))
-        return Problem(source, *centred(mean), rows, MDP(np.asarray(mean.p)[None], np.asarray(mean.r)[None]))
+        never_zero = np.where(variances > 0.0, np.inf, np.asarray(mean.r))  # a reward that is not known may be anything
+        return Problem(source, *centred(mean), rows, MDP(np.asarray(mean.p)[None], never_zero[None]))
     p, r = resolve(source, key, num_models, ddof)
     mean, sampled = sample_moments(p, r, ddof)
     return Problem(source, *centred(mean), sampled, MDP(p, r))
@@ -275,7 +294,7 @@ def side_of(library: ModuleType, mean: MDP, choice: ArrayOrHost, discount: form.
 
 
 @functools.partial(jax.jit, static_argnames="closed")
-def evaluate(rows: Rows, side: Side, discount: form.Scalar, closed: Closed) -> tuple[Local, Array, Array, Array]:
+def evaluate(rows: Rows, side: Side, discount: form.Scalar, closed: Closed) -> tuple[Local, Array, Array, OwnReturns]:
     """What every step adds, both variances and `returns.own_returns`, as one program: the first parts need the product of the
     mean with the root, by far the largest, and it is made once."""
     if closed == "integral":
@@ -283,8 +302,8 @@ def evaluate(rows: Rows, side: Side, discount: form.Scalar, closed: Closed) -> t
     else:
         pairs = ((side.root, side.root), (side.v, side.v), (side.policy, side.policy))
         local = form.local_uncertainty(rows, *pairs, discount, closed == "first-order")
-    again = returns.own_returns(rows, side.root, local.states, side.policy, discount)
-    return local, *form.variances(rows, side.root, local, discount), again
+    own = returns.own_returns(rows, side.root, side.v, local.states, side.policy, discount)
+    return local, *form.variances(rows, side.root, local, discount), own
 
 
 _unrolled = jax.jit(unrolled.closed_form, static_argnames="first_order")
@@ -294,9 +313,9 @@ _unrolled_difference = jax.jit(unrolled.difference, static_argnames="first_order
 @functools.partial(jax.jit, static_argnames="first_order")
 def _difference(
     rows: Rows, rewards: Float[Array, "S A"], sides: tuple[Side, Side], discount: form.Scalar, first_order: bool
-) -> tuple[Float[Array, " S"], Float[Array, " S"], Bool[Array, ""], Float[Array, ""]]:
+) -> tuple[Float[Array, " S"], Float[Array, " S"], Bool[Array, ""], OwnReturns]:
     """Mean and variance of V_a - V_b, whether the fixed point was reached, and how much rows change their own returns under
-    either policy (as in `returns.own_returns`); no value is subtracted from another."""
+    either policy; no value is subtracted from another."""
     a, b = sides
     change = discount * (a.rows - b.rows)
     above = a.root @ (jnp.sum((a.policy - b.policy) * rewards, axis=1) + change @ b.v)
@@ -304,7 +323,8 @@ def _difference(
     root_change = a.root @ change @ b.root
     found = form.difference(rows, (a.root, b.root), root_change, *pairs, discount, first_order)
     if first_order:
-        return above, *found, jnp.zeros_like(above[0])
+        return above, *found, OwnReturns()
     parts = form.difference_parts(rows, b.root, root_change, *pairs, discount)
     varies = jnp.maximum(*(returns.met_again(rows, side.root, side.policy, discount) for side in sides))
-    return above, *found, returns.in_the_median(parts, varies)
+    lopsided = jnp.maximum(*(returns.lopsided_values(rows, side.root, side.v, side.policy, discount) for side in sides))
+    return above, *found, OwnReturns(returns.in_the_median(parts, varies), lopsided)

@@ -8,10 +8,16 @@ from collections.abc import Mapping
 
 from ubex.calls.source import FROM_MEMBERS
 from ubex.estimators.base import Closed
+from ubex.returns import OwnReturns
 from ubex.types import UbexWarning
 
-RETURNS: Mapping[Closed, float] = {"full": 0.1, "first-order": math.inf, "integral": 0.2}
-"""From how much `returns.own_returns` on an answer is doubted (docs/equations.md). The first order is too small in any case."""
+DOUBTED: Mapping[Closed, OwnReturns] = {
+    "full": OwnReturns(0.1, 0.2),
+    "first-order": OwnReturns(math.inf, math.inf),
+    "integral": OwnReturns(0.2, math.inf),
+}
+"""From how much `returns.own_returns` on an answer is doubted (docs/equations.md). The first order is too small in any case.
+The integral is right also where rows are lopsided."""
 
 
 def warn(message: str) -> None:
@@ -19,14 +25,20 @@ def warn(message: str) -> None:
     warnings.warn(message, UbexWarning, stacklevel=4)
 
 
-def closed_form(name: str, closed: Closed, converged: bool, again: float) -> None:
-    """Says where the closed form is not to be trusted; `again` is what `returns.own_returns` found."""
+def closed_form(name: str, closed: Closed, converged: bool, own: OwnReturns) -> None:
+    """Says where the closed form is not to be trusted."""
+    limit, better = DOUBTED[closed], f"better: estimator={FROM_MEMBERS!r}"
     if not converged:
-        message = f"{name} did not converge, so its variances are of first order, too small; better: estimator={FROM_MEMBERS!r}"
-    elif again > RETURNS[closed]:
+        message = f"{name} did not converge, so its variances are of first order, too small; {better}"
+    elif own.varies > limit.varies:
         message = (
             f"{name} can be far off here: what is not known of a row changes how often its own state is met again, by "
-            f"{again:.0%} in the median; better: estimator={FROM_MEMBERS!r} with num_models=1000"
+            f"{own.varies:.0%} in the median; {better} with num_models=1000"
+        )
+    elif own.lopsided > limit.lopsided:
+        message = (
+            f"{name} can be far off here: what is not known of a row changes values most where it also changes how often its "
+            f"own state is met again, by about {own.lopsided:.0%} of the variance of a state; {better} with num_models=1000"
         )
     else:
         return

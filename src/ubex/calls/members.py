@@ -50,8 +50,10 @@ class Ensemble(NamedTuple):
 
     def terminal(self, policy: ArrayOrHost, discount: float, horizon: int | None) -> Terminal:
         """States whose value is known to be 0 under the policy; nobody asks but where discount 1 goes on without end."""
-        endless = discount == 1.0 and horizon is None
-        return jnp.asarray(terminal_states(self.p, self.r, np.asarray(policy))) if endless else None
+        if discount < 1.0 or horizon is not None:
+            return None
+        rewards = self.r + self.offset if self.offset else self.r
+        return jnp.asarray(terminal_states(self.p, rewards, np.asarray(policy)))
 
     def chunks(self) -> list[slice]:
         """Parts of the ensemble that are handled one after the other."""

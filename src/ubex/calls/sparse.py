@@ -12,6 +12,7 @@ from ubex import checks
 from ubex.calls.answers import ValueVariance
 from ubex.calls.source import common_offset, raised
 from ubex.estimators import ESTIMATORS, Estimator
+from ubex.returns import OwnReturns
 from ubex.tabular import sparse
 from ubex.tabular.sparse import SparsePosterior
 from ubex.types import InputError, KeyLike
@@ -28,7 +29,7 @@ def variance(
     ddof: int,
     horizon: int | None,
     starts: ArrayLike | None,
-) -> tuple[ValueVariance, bool, float]:
+) -> tuple[ValueVariance, bool, OwnReturns]:
     """The answer, whether the fixed point of the closed form was reached, and by how much rows change their own returns."""
     drawn = estimator is ESTIMATORS["ensemble-var"]
     if estimator.closed in (None, "integral") and not drawn:
@@ -38,7 +39,7 @@ def variance(
     choice = checks.policy_array(policy, source.num_states, source.num_actions)
     probabilities = np.eye(source.num_actions)[choice] if choice.ndim == 1 else choice
     asked = None if starts is None else states_in(starts, source.num_states)
-    offset = common_offset(source.reward_mean)
+    offset = 0.0 if discount == 1.0 else common_offset(source.reward_mean)  # at discount 1 ends have a reward of 0
     centred = copy.copy(source)
     centred.reward_mean = source.reward_mean - offset
     if drawn:
@@ -48,12 +49,12 @@ def variance(
         if checks.whole("ddof", ddof, 0) >= num_models:
             raise InputError(f"ddof must be smaller than the number of members {num_models}, but it is {ddof}")
         found = sparse.ensemble_variance(centred, probabilities, discount, key, num_models, ddof, asked)
-        converged, again = True, 0.0
+        converged, own = True, OwnReturns()
     else:
-        found, converged, again = sparse.closed_form(centred, probabilities, discount, estimator.closed == "first-order", asked)
+        found, converged, own = sparse.closed_form(centred, probabilities, discount, estimator.closed == "first-order", asked)
     v_mean, q_mean = (np.asarray(raised(mean, offset, discount, None)) for mean in (found.v_mean, found.q_mean))
     v, q = (np.maximum(array, 0.0) for array in (found.v, found.q))  # what is below is rounding
-    return ValueVariance(v, q, v_mean, q_mean, found.local, name, asked), converged, again
+    return ValueVariance(v, q, v_mean, q_mean, found.local, name, asked), converged, own
 
 
 def states_in(starts: ArrayLike, num_states: int) -> Int[np.ndarray, " n"]:

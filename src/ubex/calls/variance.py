@@ -54,7 +54,8 @@ def value_variance(
 
     Args:
         source: samples of a posterior as an `MDP` with a leading axis N, a posterior (`sample` and `mean`), the belief of
-            an agent that `ubex.train` returns, or a `SparsePosterior` for many states.
+            an agent that `ubex.train` returns, or a `SparsePosterior` for many states. Rows of probabilities in low precision,
+            whose sums are 1 only roughly, are divided by their sums.
         policy: probabilities (S, A), or one action for each state (S,) as integers. It may leave out the terminal state of a
             posterior that has one.
         discount: in [0, 1]. 1 needs every state to reach an absorbing state with reward 0.
@@ -104,13 +105,13 @@ def value_variance(
     if chosen.closed is not None or isinstance(posterior, SparsePosterior):
         if isinstance(posterior, SparsePosterior):
             settings = (chosen, name, key, num_models, ddof, steps, starts)
-            answer, converged, again = sparse.variance(posterior, policy, discount, *settings)
+            answer, converged, own = sparse.variance(posterior, policy, discount, *settings)
         else:
             assert chosen.closed is not None
             problem = covariance.moments(posterior, key, num_models, ddof)
-            answer, converged, again = covariance.variance(problem, policy, discount, steps, chosen.closed)
+            answer, converged, own = covariance.variance(problem, policy, discount, steps, chosen.closed)
         if chosen.closed is not None:
-            doubts.closed_form(name, chosen.closed, converged, again)
+            doubts.closed_form(name, chosen.closed, converged, own)
         return answer._replace(estimator=name)
     known = ensemble(posterior, key, num_models, ddof, chosen.min_models, f"estimator {name!r}", level=chosen.needs_chi_square)
     choice = known.policy(policy)
@@ -124,7 +125,7 @@ def value_variance(
         result = _unrolled(chosen, samples, known.mean, actions, discount, steps, u_min=float(u_min), ddof=ddof)
     means = (raised(mean, known.offset, discount, steps) for mean in (result.mean.v, result.mean.q))
     v, q, v_mean, q_mean, local = (np.asarray(field) for field in (result.v, result.q, *means, result.local_q))
-    if chosen.acyclic and not visits_no_state_twice(known.p):
+    if chosen.acyclic and not visits_no_state_twice(known.p, known.r):
         share = f", and u was below u_min at {float(result.clipped):.0%} of states and actions" if result.clipped else ""
         doubts.warn(f"{name} assumes that no state is visited twice, but one can be{share}; better: estimator={default!r}")
     return ValueVariance(v, q, v_mean, q_mean, local, name)

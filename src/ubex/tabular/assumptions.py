@@ -15,8 +15,11 @@ BLOCK_ENTRIES = 10**6
 """Transition probabilities that are looked at together."""
 
 
-def visits_no_state_twice(p: Float[np.ndarray, "N S A S"]) -> bool:
-    """Whether no state can be visited again in any member (Assumption acyclic); absorbing states do not count as cycles.
+def visits_no_state_twice(p: Float[np.ndarray, "N S A S"], r: Float[np.ndarray, "N S A"] | None = None) -> bool:
+    """Whether no state can be visited again in any member (Assumption acyclic).
+
+    Absorbing states do not count as cycles, because nothing about their rows is unknown. With rewards `r` they do if their
+    rewards differ over members, because the same unknown reward is then met in every step.
 
     Example:
         >>> from ubex.envs import toy
@@ -31,6 +34,8 @@ def visits_no_state_twice(p: Float[np.ndarray, "N S A S"]) -> bool:
         if np.any(edges & edges.T & others):  # there and back: no need to look further
             return False
     absorbing = np.diag(edges) & (edges.sum(axis=1) == 1)
+    if r is not None:
+        absorbing &= np.all(r == r[:1], axis=(0, 2))
     loops: Bool[np.ndarray, " S"] = np.diag(edges) & ~absorbing
     return not loops.any() and every_way_ends(edges & others)
 

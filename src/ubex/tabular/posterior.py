@@ -54,9 +54,9 @@ class Normal(NamedTuple):
     precision: TABLE
     noise_precision: float
 
-    def observe(self, count: TABLE, total: TABLE, square: TABLE) -> Normal:
-        """Conditions on sufficient statistics: number, sum and sum of squares of the observed rewards."""
-        del square
+    def observe(self, count: TABLE, total: TABLE, scatter: TABLE) -> Normal:
+        """Conditions on the number and sum of the observed rewards. Where the noise is known, their scatter tells nothing."""
+        del scatter
         precision = self.precision + self.noise_precision * count
         weight = np.where(count > 0, self.noise_precision / precision, 0.0)
         return self._replace(loc=self.loc + weight * (total - count * self.loc), precision=precision)
@@ -83,14 +83,14 @@ class NormalGamma(NamedTuple):
     shape: TABLE
     rate: TABLE
 
-    def observe(self, count: TABLE, total: TABLE, square: TABLE) -> NormalGamma:
-        """Conditions on sufficient statistics: number, sum and sum of squares of the observed rewards."""
+    def observe(self, count: TABLE, total: TABLE, scatter: TABLE) -> NormalGamma:
+        """Conditions on the number, the sum and the scatter of the observed rewards: the sum of their squared distances from
+        their average. A sum of squares would not do, since a large average leaves no digits of it for the noise."""
         seen = count > 0
         average = np.where(seen, total / np.maximum(count, 1.0), 0.0)
         kappa = self.kappa + count
-        deviation = np.maximum(square - count * average**2, 0.0)
         shrink = np.where(seen, count / (1.0 + count / self.kappa), 0.0)  # kappa n / (kappa + n), finite for infinite kappa
-        rate = self.rate + 0.5 * deviation + 0.5 * shrink * (average - self.loc) ** 2
+        rate = self.rate + 0.5 * scatter + 0.5 * shrink * (average - self.loc) ** 2
         loc = self.loc + np.where(seen, count / kappa, 0.0) * (average - self.loc)
         return NormalGamma(loc=loc, kappa=kappa, shape=self.shape + 0.5 * count, rate=rate)
 
@@ -139,14 +139,15 @@ class TabularPosterior:
         state, action, reward, next_state = self._checked(transitions)
         count = np.zeros(self.transitions.alpha.shape)
         np.add.at(count, (state, action, next_state), float(repeats))
-        total, square = np.zeros(count.shape[:2]), np.zeros(count.shape[:2])
+        number, total, scatter = count.sum(axis=-1), np.zeros(count.shape[:2]), np.zeros(count.shape[:2])
         np.add.at(total, (state, action), repeats * reward)
-        np.add.at(square, (state, action), repeats * reward**2)
+        average = total / np.maximum(number, 1.0)
+        np.add.at(scatter, (state, action), repeats * (reward - average[state, action]) ** 2)
         posterior = object.__new__(type(self))
         TabularPosterior.__init__(
             posterior,
             self.transitions.observe(count),
-            self.rewards.observe(count.sum(axis=-1), total, square),
+            self.rewards.observe(number, total, scatter),
             self.terminal,
         )
         return posterior

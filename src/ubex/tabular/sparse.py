@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from ubex import checks
 from ubex.closed_form import MAX_ROUNDS, NEGLIGIBLE, TOLERANCE
 from ubex.keys import as_key, host_generator, named
+from ubex.returns import OwnReturns
 from ubex.tabular.sparse_solvers import Solver, blocks, few_at_once, inverse, many_at_once
 from ubex.tabular.terminal import ABSORBING_TOLERANCE
 from ubex.types import InputError, KeyLike
@@ -190,7 +191,7 @@ def closed_form(
     discount: float,
     first_order: bool,
     asked: Int[np.ndarray, " n"] | None,
-) -> tuple[SparseAnswer, bool, float]:
+) -> tuple[SparseAnswer, bool, OwnReturns]:
     """The closed form or its first order, at the states that were asked for, whether the fixed point was reached, and by how
     much rows change their own returns (`ubex.returns.own_returns`), which is not computed for the first order."""
     states, actions = policy.shape
@@ -208,7 +209,7 @@ def closed_form(
     v_mean = solve((policy * posterior.reward_mean).sum(axis=1)[:, None])[:, 0]
     q_mean = posterior.reward_mean + discount * (mean.rows @ v_mean).reshape(states, actions)
     local = known(posterior, p, v_mean, discount)
-    at_states, converged, again = (policy**2 * local).sum(axis=1), True, 0.0
+    at_states, converged, own = (policy**2 * local).sum(axis=1), True, OwnReturns()
     if table:
         root = inverse(mean.matrix, root)
     chosen = np.arange(states) if asked is None else asked
@@ -216,24 +217,26 @@ def closed_form(
         v, ahead, back = from_rows(mean, solve, at_states, chosen)
     else:
         if not first_order:
-            at_states, varies, converged = higher_orders(posterior, mean, root, at_states, discount)
-            again = own_returns(root, at_states, varies)
-        v, ahead, back = from_columns(mean, root, at_states)
+            at_states, varies, thirds, converged = higher_orders(posterior, mean, root, v_mean, at_states, discount)
+            own = own_returns(root, at_states, varies, thirds)
+        v, ahead, back, trace = from_columns(mean, root, at_states)
         if not first_order and converged:
-            after = (mean.rows @ v).reshape(states, actions)
-            local = local + discount**2 * (after - ahead) / (posterior.concentration.sum(axis=-1) + 1.0)
+            local = local + discount**2 * trace / (posterior.concentration.sum(axis=-1) + 1.0)
         v, ahead, back = v[chosen], ahead[chosen], back[chosen]
     q = local[chosen] + discount**2 * ahead + 2.0 * discount * back * (policy * local)[chosen]
-    return SparseAnswer(v, q, v_mean[chosen], q_mean[chosen], local[chosen]), converged, again
+    return SparseAnswer(v, q, v_mean[chosen], q_mean[chosen], local[chosen]), converged, own
 
 
-def own_returns(root: Float[np.ndarray, "S S"], local: np.ndarray, varies: np.ndarray) -> float:
-    """`ubex.returns.own_returns` from how much every state's returns vary."""
-    parts = np.zeros((local.size, 2))
+def own_returns(root: Float[np.ndarray, "S S"], local: np.ndarray, varies: np.ndarray, thirds: np.ndarray) -> OwnReturns:
+    """`ubex.returns.own_returns` from how much every state's returns vary, and from E[x^2 y]."""
+    parts = np.zeros((local.size, 3))
     for part, columns in blocks(root, local.size):
-        parts += columns**2 @ np.stack((local * varies, local), axis=1)[part]
-    unknown = parts[:, 1] > NEGLIGIBLE * parts[:, 1].max()
-    return float(np.sqrt(max(np.median(parts[unknown, 0] / parts[unknown, 1]), 0.0))) if unknown.any() else 0.0
+        parts += columns**2 @ np.stack((local, local * varies, 2.0 * np.abs(thirds)), axis=1)[part]
+    unknown = parts[:, 0] > NEGLIGIBLE * parts[:, 0].max()
+    if not unknown.any():
+        return OwnReturns()
+    varied, lopsided = (parts[unknown, 1:] / parts[unknown, :1]).T
+    return OwnReturns(float(np.sqrt(max(np.median(varied), 0.0))), float(lopsided.max()))
 
 
 def fits(states: int) -> None:
@@ -256,32 +259,58 @@ def from_rows(mean: Chain, solve: Solver, local: np.ndarray, asked: np.ndarray) 
     return v, q, back
 
 
-def from_columns(mean: Chain, root: Any, local: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(G*G) l, ((p G)*(p G)) l and (p(s) G)(s) at all states, by blocks of columns of G."""
-    v, q, back = np.zeros(mean.policy.shape[0]), np.zeros(mean.policy.size), np.empty(mean.policy.shape)
+def from_columns(
+    mean: Chain, root: Any, local: np.ndarray
+) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, "S A"], Float[np.ndarray, "S A"], Float[np.ndarray, "S A"]]:
+    """(G*G) l, ((p G)*(p G)) l, (p(s) G)(s) and p (G*G) l - ((p G)*(p G)) l at all states, by blocks of columns of G.
+
+    The last one is found with columns about their middle: near discount 1 its two parts are the same in nearly all digits.
+    """
+    shape, size = mean.policy.shape, mean.policy.size
+    v, q, back = np.zeros(shape[0]), np.zeros(size), np.empty(shape)
+    about, ahead_about = np.zeros(shape[0]), np.zeros(size)
     for part, columns in blocks(root, local.size):
         ahead = mean.rows @ columns
         here = np.arange(local.size)[part]
-        back[part] = ahead.reshape(*mean.policy.shape, -1)[here, :, np.arange(here.size)]
-        v += np.einsum("st,st,t->s", columns, columns, local[part])
-        q += np.einsum("st,st,t->s", ahead, ahead, local[part])
-    return v, q.reshape(mean.policy.shape), back
+        back[part] = ahead.reshape(*shape, -1)[here, :, np.arange(here.size)]
+        level = columns.mean(axis=0)
+        v += columns**2 @ local[part]
+        q += ahead**2 @ local[part]
+        about += (columns - level) ** 2 @ local[part]
+        ahead_about += (ahead - level) ** 2 @ local[part]
+    return v, q.reshape(shape), back, (mean.rows @ about - ahead_about).reshape(shape)
 
 
 def higher_orders(
-    posterior: SparsePosterior, mean: Chain, root: Float[np.ndarray, "S S"], first: np.ndarray, discount: float
-) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Solves l = c + g^2 T l, T l = tr(Sigma C) averaged by the policy: l, the diagonal of g^2 T, and whether l was found;
-    otherwise it is c."""
+    posterior: SparsePosterior,
+    mean: Chain,
+    root: Float[np.ndarray, "S S"],
+    v: Float[np.ndarray, " S"],
+    first: np.ndarray,
+    discount: float,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+    """Solves l = c + g^2 T l, T l = tr(Sigma C) averaged by the policy: l, the diagonal of g^2 T, E[x^2 y] as in
+    `ubex.returns.third_moments`, and whether l was found; otherwise it is c."""
     states, actions = mean.policy.shape
-    scale = 1.0 / (posterior.concentration.sum(axis=-1) + 1.0)
+    total = posterior.concentration.sum(axis=-1)
     taken = np.flatnonzero(mean.policy.ravel())
-    rows, weight = mean.rows[taken], (mean.policy**2 * scale).ravel()[taken]
-    firsts = np.searchsorted(taken // actions, np.arange(states))
-    trace = np.empty((states, states), order="F")
+    rows, weight = mean.rows[taken], (mean.policy**2 / (total + 1.0)).ravel()[taken]
+    cubes = (2.0 * (discount * mean.policy) ** 3 / ((total + 1.0) * (total + 2.0))).ravel()[taken]
+    squares = rows.copy()  # p (v - p v)^2
+    squares.data = rows.data * (v[rows.indices] - np.repeat(rows @ v, np.diff(rows.indptr))) ** 2
+    firsts, of = np.searchsorted(taken // actions, np.arange(states)), taken // actions
+    trace, thirds = np.empty((states, states), order="F"), np.zeros(states)
     for part, columns in blocks(root, states):
-        spread = rows @ columns**2 - (rows @ columns) ** 2
+        columns = columns - columns.mean(axis=0)  # what is common to a column adds nothing but rounding
+        ahead = rows @ columns
+        spread = rows @ columns**2 - ahead**2
         trace[:, part] = np.add.reduceat(weight[:, None] * spread, firsts, axis=0)
+        (here,) = np.nonzero((of >= part.start) & (of < part.stop))
+        own = (here, of[here] - part.start)
+        bent = (squares[here] @ columns)[np.arange(here.size), own[1]] - np.asarray(squares[here].sum(axis=1)).ravel() * ahead[
+            own
+        ]
+        np.add.at(thirds, of[here], cubes[here] * bent)
     local, converged = first, False
     for _ in range(MAX_ROUNDS):
         better = first + discount**2 * (trace @ local)
@@ -289,7 +318,7 @@ def higher_orders(
         converged = bool(change <= TOLERANCE * np.abs(local).max())
         if converged or not np.isfinite(change):
             break
-    return (local if converged else first), discount**2 * trace.diagonal(), converged
+    return (local if converged else first), discount**2 * trace.diagonal(), thirds, converged
 
 
 def ensemble_variance(
