@@ -229,10 +229,11 @@ def test_settings_of_train_are_those_that_were_given_and_else_the_defaults() -> 
     def asked(*words: str) -> Any:
         return command.training(tyro.cli(command.train_flags(), args=words))[0]
 
-    ours = {"agent": "closed-form", "prior_mass": 2.0}
+    ours = {"agent": "closed-form", "prior_mass": 2.0, "plan_when": "doubled"}
     assert asked() == Train(**ours)
     assert asked("--agent", "exact-ube") == Train(), "an agent that is named has the published prior"
     assert asked("--prior-mass", "3") == Train(**{**ours, "prior_mass": 3.0})
+    assert asked("--planner", "start") == Train(agent="closed-form", prior_mass=2.0, planner="start")
     assert asked("--episodes", "7", "--horizon", "3", "--env", "toy") == Train(episodes=7, horizon=3, env="toy", **ours)
     noisy = asked("--reward-precision", "2", "--noise-precision", "3").make().config
     assert (noisy.reward_precision, noisy.noise_precision) == (2.0, 3.0)

@@ -66,9 +66,11 @@ def test_without_a_name_the_agent_is_the_recommended_one() -> None:
         found: list[float] = ubex.train("deep-sea", *agent, episodes=12, env_args={"size": 4}, **settings).returns.tolist()
         return found
 
-    assert returns() == returns("closed-form", prior_mass=2.0)
-    assert returns(prior_mass=5.0) == returns("closed-form", prior_mass=5.0) != returns()
-    assert returns("closed-form") != returns(), "an agent that is named has the published prior"
+    assert returns() == returns("closed-form", prior_mass=2.0, plan_when="doubled")
+    assert returns(prior_mass=5.0) == returns("closed-form", prior_mass=5.0, plan_when="doubled") != returns()
+    assert returns(plan_when="episode") == returns("closed-form", prior_mass=2.0) != returns()
+    assert returns(planner="start") == returns("closed-form", prior_mass=2.0, planner="start")
+    assert returns("closed-form") not in (returns(), returns(plan_when="episode")), "a named agent has the published settings"
 
 
 @pytest.mark.parametrize("planner", ["policy-iteration", "start"])

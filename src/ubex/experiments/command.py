@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_type_hints
@@ -19,7 +19,7 @@ from ubex.experiments import EXPERIMENTS, FORMER
 from ubex.experiments.spec import Experiment
 from ubex.experiments.train import Train
 from ubex.experiments.train_deep import TrainDeep
-from ubex.learn.tabular import RECOMMENDED, RECOMMENDED_MASS, recommended
+from ubex.learn.tabular import RECOMMENDED, RECOMMENDED_SETTINGS, recommended
 from ubex.runs import runner
 from ubex.runs.folder import SPEC, read_spec
 from ubex.runs.records import settings_of
@@ -123,7 +123,7 @@ def run_flags(experiment: Experiment) -> type[Any]:
 def train_flags() -> type[Any]:
     """Flags of `ubex train`: those of tabular agents, those of deep ones, and what both take."""
     tabular, deep = ({field.name for field in dataclasses.fields(kind)} - {"study"} for kind in (Train, TrainDeep))
-    agent = f"{RECOMMENDED} with a prior mass of {RECOMMENDED_MASS:g}, or {TrainDeep.agent} with --steps"
+    agent = f"{RECOMMENDED} with {written(RECOMMENDED_SETTINGS)}, or {TrainDeep.agent} with --steps"
     both = unset(Train, tabular & deep, "", env=f"{Train.env}, or {TrainDeep.env} with --steps", agent=agent)
     only_tabular = unset(Train, tabular - deep, "Only tabular agents take these, on environments with Discrete spaces.")
     text = "Only deep agents take these. Of them, --steps has to be given."
@@ -161,7 +161,8 @@ def training(flags: Any) -> tuple[Train | TrainDeep, RunFlags, str]:
     if "steps" not in deep:
         refuse(deep, "without --steps N, which asks for a deep agent")
         agent, settings = recommended(named := both.pop("agent", None), tabular)
-        said = "" if named else f"agent: {agent}, with a prior mass of {settings['prior_mass']:g}; --agent NAME takes another"
+        ours = written({name: settings[name] for name in RECOMMENDED_SETTINGS if name in settings})
+        said = "" if named else f"agent: {agent} with {ours}; --agent NAME takes another"
         return Train(agent=agent, **both, **settings), flags.run, said
     refuse(tabular, "with --steps, which asks for a deep agent")
     preset = deep.pop("preset", AUTO)
@@ -169,10 +170,22 @@ def training(flags: Any) -> tuple[Train | TrainDeep, RunFlags, str]:
     return TrainDeep(**both, **deep), flags.run, presets.reason() if preset == AUTO else ""
 
 
+def written(settings: Mapping[str, Any]) -> str:
+    """Settings as flags."""
+    return " ".join(
+        f"{flag(name)} {value:g}" if isinstance(value, float) else f"{flag(name)} {value}" for name, value in settings.items()
+    )
+
+
 def refuse(given: Iterable[str], why: str) -> None:
     """Refuses flags that do not go with others."""
-    if named := ", ".join(f"--{name.replace('_', '-')}" for name in given):
+    if named := ", ".join(map(flag, given)):
         raise InputError(f"{named} cannot be given {why} (see `ubex train --help`)")
+
+
+def flag(name: str) -> str:
+    """A field as it is written on the command line."""
+    return "--" + name.replace("_", "-")
 
 
 def begun(folder: Path) -> Train | TrainDeep:

@@ -25,7 +25,7 @@ from ubex.keys import as_key
 from ubex.learn import driver
 from ubex.learn.driver import Learner
 from ubex.tabular import host, loop
-from ubex.tabular.agents import AGENTS, START, AgentConfig
+from ubex.tabular.agents import AGENTS, DOUBLED, START, AgentConfig
 from ubex.tabular.belief import Belief, LearnedBelief, prior
 from ubex.tabular.host import HostEnv
 from ubex.tabular.loop import Episodes, Memory
@@ -33,8 +33,8 @@ from ubex.types import MDP, InputError, KeyLike
 
 BLOCK = 50
 """Episodes of a block. One program makes blocks of up to so many."""
-RECOMMENDED, RECOMMENDED_MASS = "closed-form", 2.0
-"""The agent where none is named, and the mass of its prior: they learn most in studies/default-agent."""
+RECOMMENDED, RECOMMENDED_SETTINGS = "closed-form", {"prior_mass": 2.0, "plan_when": DOUBLED}
+"""The agent where none is named, and its settings: they learn most in studies/default-agent."""
 
 
 class TabularState(NamedTuple):
@@ -119,7 +119,7 @@ class Training(NamedTuple):
     """The policy of the last episode: an action for every state. States and actions count from 0, also where the spaces of the
     environment start at another number: add `start` of its action space, and index with a state less that of the states."""
     steps: Int[np.ndarray, " E"]
-    """Improvements that the update before each episode made."""
+    """Improvements that the update before each episode made, or the most that one within it made."""
     belief: LearnedBelief
     """What was learned: a posterior over MDPs. `value_variance` takes it, with `policy` or any other."""
 
@@ -140,7 +140,7 @@ def train(
         env: a name of `ubex list`, a Gymnasium id, "module:Class", a Gymnasium environment with Discrete spaces, a
             `TabularEnv`, or a pair p, r.
         agent: an estimator, by its name or as "module:name", or "psrl", "beb" or "ucbvi". Without one it is "closed-form" with
-            a `prior_mass` of 2. An agent that is named has the published prior, unless `prior_mass` says otherwise.
+            `prior_mass=2.0` and `plan_when="doubled"`. An agent that is named has the published settings instead.
         episodes: how many are played.
         key: a JAX key or an integer seed.
         horizon: steps after which an episode is cut off; 100 by default for a pair p, r.
@@ -165,11 +165,13 @@ def train(
 
 
 def recommended(agent: str | None, settings: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """The agent and its settings; where none is named, ours, with our prior unless the settings have one."""
+    """The agent and its settings; where none is named, ours, unless the settings say otherwise."""
     if agent is not None:
         return agent, settings
-    mass = RECOMMENDED_MASS if settings.get("prior_mass") is None else settings["prior_mass"]
-    return RECOMMENDED, {**settings, "prior_mass": mass}
+    ours = {name: value for name, value in RECOMMENDED_SETTINGS.items() if settings.get(name) is None}
+    if settings.get("planner") == START:
+        ours.pop("plan_when", None)  # it plans for the start of an episode
+    return RECOMMENDED, {**settings, **ours}
 
 
 def agent_config(agent: str, settings: Mapping[str, Any]) -> AgentConfig:
