@@ -69,7 +69,7 @@ class Train(Experiment):
     """The mass of the prior: the sum of a row's Dirichlet parameters, in visits. By default it is the published rule."""
     plan_when: str | None = field(default=None, metadata=IF_GIVEN)
     """When it plans: before every episode, which is the paper's and the default (episode), or also within one, when the
-    visits of a state and action have doubled since the last plan (doubled). Long episodes need it."""
+    visits of a state and action, its prior among them, have doubled since the last plan (doubled). Long episodes need it."""
     plan_from: str | None = field(default=None, metadata=IF_GIVEN)
     """What planning begins with: random, a random policy, which is the paper's and the default, or last, the last plan."""
     max_improvements: int | None = field(default=None, metadata=IF_GIVEN)

@@ -36,7 +36,7 @@ METHODS = (*PLANNED, *OTHERS)
 EVERYWHERE, START = PLANNERS = ("policy-iteration", "start")
 """Planners: optimistic at every state at once, or at the state in which episodes begin."""
 EPISODE, DOUBLED = OCCASIONS = ("episode", "doubled")
-"""When plans are made: before every episode alone, or whenever visits of a state and action have doubled as well."""
+"""When plans are made: before every episode alone, or also whenever what is known of a row has doubled."""
 RANDOM, LAST = FIRST_POLICIES = ("random", "last")
 """What planning begins with: a policy drawn at random, or the plan of the episode before."""
 SMALLEST, LARGEST = 1e-9, 1e12
@@ -72,8 +72,8 @@ class AgentConfig:
     planner: Annotated[str, OneOf(PLANNERS)] = EVERYWHERE
     """`policy-iteration` improves the optimistic value of every state (the paper); `start` that of the first state alone."""
     plan_when: Annotated[str, OneOf(OCCASIONS)] = EPISODE
-    """`episode` plans before every episode (the paper); `doubled` also within one, when visits of a state and action have
-    doubled since the last plan (Jaksch et al., 2010), so at the first visit too. Long episodes need it."""
+    """`episode` plans before every episode (the paper); `doubled` also within one, when the mass of a row, its prior and its
+    visits, has doubled since the last plan (as Jaksch et al., 2010, do without a prior). Long episodes need it."""
     plan_from: Annotated[str, OneOf(FIRST_POLICIES)] = RANDOM
     """What planning begins with: a `random` policy (the published runs), or the `last` plan, which needs fewer improvements."""
     max_improvements: Annotated[int, Within(1, 10_000)] = MAX_IMPROVEMENTS

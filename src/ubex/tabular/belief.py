@@ -35,6 +35,10 @@ class Belief(NamedTuple):
         places = self.counts.shape[-3]
         return float((places - 1) ** -0.5) if mass is None else mass / places
 
+    def weight(self, mass: float | None) -> float:
+        """The sum of a prior row's parameters: the mass, or what the published rule gives."""
+        return self.counts.shape[-3] * self.concentration(None) if mass is None else mass
+
 
 class LearnedBelief(Belief):
     """What an agent has learned, with its prior: a posterior over MDPs, which `ubex.value_variance` takes."""

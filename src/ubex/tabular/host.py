@@ -113,14 +113,14 @@ class Part(NamedTuple):
 
 def played(env: HostEnv, config: AgentConfig, policy: Int[np.ndarray, " S"], belief: Belief, part: Part) -> tuple[Part, Belief]:
     """The episode until it is over or a new plan is due, and the belief with what it showed."""
-    counts, before = Counts(belief), np.asarray(belief.counts).sum(axis=-1)
+    counts, enough = Counts(belief), 2.0 * np.asarray(belief.counts).sum(axis=-1) + belief.weight(config.prior_mass)
     number, state, step, total, over = part
     due = False
     while not over and not due:
         action = int(policy[state])
         after, reward, over = env.step(state, action, number, step)
         counts.add(state, action, after, reward, config.repeats)
-        due = config.plan_when == DOUBLED and counts.visits(state, action) >= 2 * before[state, action]
+        due = config.plan_when == DOUBLED and counts.visits(state, action) >= enough[state, action]
         state, total, step = after, total + reward, step + 1
         over = over or step == env.longest
     return Part(number, state, step, total, over), counts.belief()

@@ -97,7 +97,7 @@ class Running(NamedTuple):
 
 
 def with_several_plans(env: TabularEnv, config: AgentConfig, key: Key, memory: Memory) -> tuple[Memory, Episodes]:
-    """One episode that plans anew each time visits have doubled."""
+    """One episode that plans anew each time twice as much is known of a row."""
     keys = jax.random.split(named(key, "act"), env.horizon)
 
     def goes_on(run: Running) -> Bool[Array, ""]:
@@ -105,12 +105,12 @@ def with_several_plans(env: TabularEnv, config: AgentConfig, key: Key, memory: M
 
     def planned(run: Running) -> Running:
         plan = update(config, plan_key(key, run.plans), run.memory.belief, env.start, run.memory.plan)
-        before = jnp.sum(run.memory.belief.counts, axis=-1)
+        enough = 2.0 * jnp.sum(run.memory.belief.counts, axis=-1) + run.memory.belief.weight(config.prior_mass)
 
         def act(run: Running) -> Running:
             at, row = acted(env, keys[run.time], plan.policy, run.at)
             belief, here = observe_step(run.memory.belief, row, config.repeats), (row.state, row.action)
-            due = jnp.sum(belief.counts[here]) >= 2 * before[here]
+            due = jnp.sum(belief.counts[here]) >= enough[here]
             memory, total = run.memory._replace(belief=belief), run.total + row.reward
             return run._replace(memory=memory, at=at, time=run.time + 1, total=total, due=due)
 
