@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shlex
 import subprocess
 import sys
 import typing
@@ -23,7 +24,7 @@ from ubex.estimators import ESTIMATORS
 from ubex.experiments import EXPERIMENTS, FORMER, command
 from ubex.experiments.train import Train
 from ubex.experiments.train_deep import TrainDeep
-from ubex.runs import pool
+from ubex.runs import pool, runner
 
 
 def test_toy_prints_the_table_and_writes_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,6 +58,20 @@ def test_settings_of_ones_own_get_a_folder_of_their_own(tmp_path: Path, monkeypa
     assert len(folders) == 2
     assert folders[0] == "toy"
     assert folders[1].startswith("toy-")
+
+
+def test_the_command_that_continues_can_be_pasted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopped = runner.Summary(finished=0, failed=0, skipped=0, interrupted=True, tables=())
+    monkeypatch.setattr(runner, "run", lambda *_: stopped)
+    words = ["train", "--env-args", '{"size": 3}', "--episodes", "7"]
+    for given in (["--out", str(tmp_path / "my runs")], []):
+        assert cli.run([*words, *given]) == 130
+        again = capsys.readouterr().err.strip().removeprefix("ubex: interrupted; to continue: ")
+        typed = shlex.split(again)
+        assert typed[: 1 + len(words) + len(given)] == ["ubex", *words, *given]
+        assert typed.count("--out") == 1
 
 
 def test_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,14 +153,17 @@ def test_results_do_not_depend_on_what_else_runs(tmp_path: Path) -> None:
         (["run", "calibration", "--discounts", "1.5"], "discount must be in [0, 1], but it is 1.5"),
         (["run", "calibration", "--num-models", "1"], "num_models must be at least 2, but it is 1"),
         (["run", "toy", "--nonsense", "1"], "--nonsense"),
-        (["run", "toy", "--preset", "gain"], "unknown preset 'gain'"),
+        (["run", "toy", "--preset", "gain"], "toy has no presets, so it takes no --preset"),
         (["run", "deep-sea", "--preset", "laptop"], "unknown preset 'laptop'; choose from: forms, ensemble, gain"),
         (["run", "deep-sea", "--preset", "gain", "ensemble"], "the presets gain and ensemble are two studies: choose one"),
         (["run", "pendulum", "--preset=desk"], "unknown preset 'desk'; choose from: paper, alone, trusted, laptop, ensemble"),
         (["run", "toy", "--backend", "cloud"], "unknown backend 'cloud'; choose from: local, ray"),
         (["run", "toy", "--track", "paper"], "unknown tracker 'paper'; choose from: tensorboard, wandb"),
         (["run", "shrinkage", "--episodes", "0"], "episodes must be at least 1, but it is 0"),
-        (["report", "/nowhere"], "/nowhere"),
+        (["report", "/nowhere"], "no run at /nowhere: there is no such folder"),
+        (["report", __file__], "it is a file, not a folder"),
+        (["evaluate", "/nowhere"], "there is no file or folder /nowhere"),
+        (["evaluate", "x" * 500], "TARGET has a part of more than 255 bytes"),
         (["bench", "nonsense"], "unknown bench 'nonsense'; choose from: tabular"),
         (["bench"], "Expected one of {tabular, deep, host}"),
         (["bench", "deep", "--env", "Pendulum-v1"], "`ubex bench deep --env ID` is now `ubex bench host --env ID`"),

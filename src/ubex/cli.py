@@ -9,6 +9,7 @@ import contextlib
 import io
 import json
 import re
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -166,9 +167,11 @@ class List:
 
 def run_command(arguments: list[str]) -> int:
     """Run one experiment. Each of its fields is a flag, and `--preset` gives the defaults of its ablations."""
-    from ubex.experiments import command
+    from ubex.experiments import EXPERIMENTS, command
 
-    chosen("experiment", arguments, command.summaries(arguments[:1]), "ubex run")
+    name, *words = chosen("experiment", arguments, command.summaries(arguments[:1]), "ubex run")
+    if name in EXPERIMENTS and not EXPERIMENTS[name].presets and command.split(words)[0]:
+        raise InputError(f"{name} has no presets, so it takes no --preset")
     found = command.understood(arguments)
     if found.renamed:
         print(f"ubex: {found.renamed}", file=sys.stderr)
@@ -204,7 +207,7 @@ def run_experiment(experiment: Any, flags: RunFlags, words: list[str]) -> int:
         tables.show(table, terminal)
     terminal.print(f"results: {out / 'results.csv'}", markup=False, soft_wrap=True)
     if summary.interrupted:
-        again = " ".join(words if flags.out else [*words, "--out", str(out)])
+        again = shlex.join(words if flags.out else [*words, "--out", str(out)])
         print(f"ubex: interrupted; to continue: {again}", file=sys.stderr)
     elif flags.report:
         terminal.print(f"report:  {html.build(out)}", markup=False, soft_wrap=True)
@@ -227,22 +230,18 @@ class Evaluate:
     """Leave the first episode of each agent as evaluation.gif next to its file."""
     env: str | None = None
     """The environment. It has to be given where it is code of your own, as module:Class: no file says what is imported."""
+    horizon: int | None = None
+    """The number of steps after which an episode is cut off. By default it is that of the training."""
 
     def __call__(self) -> int:
         """Evaluates every agent that is there."""
-        from ubex.learn.agent import AGENT_FILE, Agent
+        from ubex.learn.agent import Agent
         from ubex.runs.disk import write_atomically
-        from ubex.runs.store import ARTIFACTS
 
-        target = self.target
-        files = [target] if target.is_file() else sorted(target.glob(f"{ARTIFACTS}/*/seed-*/{AGENT_FILE}"))
-        if not files:
-            leaves = f"`ubex train --out {target}` leaves one, except for an agent of your own, module:name"
-            raise InputError(f"there is no trained agent in {target}: {leaves}")
         blind = None
-        for file in files:
-            agent = Agent.load(file, self.env)
-            name, film = file.parent.name if file != target else file.name, None
+        for file in agents_at(self.target):
+            agent = Agent.load(file, self.env, horizon=self.horizon)
+            name, film = file.parent.name if file != self.target else file.name, None
             if self.video and blind is None:
                 try:
                     returns, film = agent.film(self.episodes, self.seed)
@@ -257,6 +256,29 @@ class Evaluate:
         if blind is not None:
             raise InputError(f"no video: {blind}") from blind
         return 0
+
+
+def agents_at(target: Path) -> list[Path]:
+    """The file itself, or those of the agents that a run left; a line says why there are none."""
+    from ubex.learn.agent import AGENT_FILE
+    from ubex.runs import folder
+    from ubex.runs.store import ARTIFACTS
+
+    checks.path("TARGET", target)
+    if target.is_file():
+        return [target]
+    if not target.exists():
+        raise InputError(f"there is no file or folder {target}")
+    if files := sorted(target.glob(f"{ARTIFACTS}/*/seed-*/{AGENT_FILE}")):
+        return files
+    if (runs := folder.run_folders(target)) != [target]:
+        raise InputError(f"{target} is not a run but holds some: give {checks.cut(' or '.join(map(str, runs)), 400)}")
+    run = folder.read(target)
+    if run.done:
+        raise InputError(f"the run {target} left no agent: `ubex train` does, except for an agent of your own, module:name")
+    why = f" ({checks.cut(' '.join(run.failures[0].error.split()), 400)})" if run.failures else ""
+    again = shlex.join(["ubex", "train", "--resume", str(target)]) if run.name.startswith("train") else "ubex run"
+    raise InputError(f"no seed of the run {target} has finished{why}: `{again}` goes on with it")
 
 
 @dataclass(frozen=True)
@@ -278,11 +300,16 @@ class Report:
 
         if not self.folders:
             raise InputError("report needs at least one run folder, as in `ubex report runs/toy`")
-        print(html.build(*self.folders, out=self.out, document=self.latex))
+        print(html.build(*self.folders, out=self.out, document=self.latex, say=complain))
         if self.markdown is not None:
             first, *others = self.folders
             print(markdown.write(first, self.markdown, *others))
         return 0
+
+
+def complain(line: str) -> None:
+    """Says what is wrong, beside the output."""
+    print(f"ubex: {line}", file=sys.stderr)
 
 
 def keep_command(arguments: list[str]) -> int:

@@ -102,7 +102,7 @@ def test_what_an_environment_does_wrong_is_named_with_its_step(broken: str, mess
 def test_an_endless_episode_needs_a_horizon() -> None:
     hosted = adapter.hosted(Line(limit=10**9))
     hosted.reset(0)
-    with pytest.raises(InputError, match="longer than 10000 steps: give it a horizon"):
+    with pytest.raises(InputError, match=r"longer than 10000 steps: give it a horizon \(--horizon N, in Python horizon=N\)"):
         hosted.step(np.zeros(1, np.float32), 0, MAX_STEPS - 1)
 
 
@@ -123,6 +123,11 @@ def test_an_endless_episode_needs_a_horizon() -> None:
         ({"action_space": spaces.Dict({"a": spaces.Discrete(2)})}, "actions of Line are Dict.*as one Discrete space"),
         ({"action_space": spaces.Discrete(10**6)}, "size of the action space of Line must be at most 1000, but it is 1000000"),
         ({"action_space": spaces.Box(-np.inf, np.inf, (1,))}, "give them finite bounds"),
+        (
+            {"action_space": spaces.Box(-np.inf, np.inf, (1, 1))},
+            r"actions of Line are Box\(.*; .*Action can give them one axis",
+        ),
+        ({"action_space": spaces.Box(-1.0, 1.0, ())}, r"actions of Line are Box\(.*; .*Action can give them one axis"),
         ({"action_space": spaces.Box(0, 5, (1,), np.int64)}, "actions of Line are Box"),
     ],
 )
@@ -199,6 +204,13 @@ def test_functions_see_observations_as_the_environment_gives_them() -> None:
     assert hosted.task.reward is not None
     assert float(hosted.task.reward(at, none, next_to)) == pytest.approx(308.5)
     assert adapter.hosted(env, scaled=True).task.terminates is adapter.never
+
+
+def test_it_is_known_which_environments_cut_episodes_off() -> None:
+    for env in (sparse_pendulum(), gymnasium.make("Pendulum-v1"), gymnasium.wrappers.TimeLimit(Line(), 10)):
+        assert adapter.ends_in_time(env)
+    for env in (Line(), gymnasium.make("Pendulum-v1").unwrapped, 3):
+        assert not adapter.ends_in_time(env)
 
 
 def test_other_things_are_no_environments() -> None:

@@ -17,6 +17,7 @@ from PIL import Image
 
 import ubex
 from ubex import cli
+from ubex.envs import adapter
 from ubex.experiments.spec import Outcome, SeedError
 from ubex.experiments.train_deep import AGENT_FILE, TrainDeep, curve
 from ubex.runs.checkpoint import CheckpointFolder
@@ -148,6 +149,76 @@ def test_what_breaks_leaves_a_checkpoint_and_one_line(
     assert "c is not a run folder" in capsys.readouterr().err
 
 
+ENDLESS = """
+import gymnasium, numpy as np
+from gymnasium import spaces
+
+class Endless(gymnasium.Env):
+    observation_space = spaces.Box(-9.0, 9.0, (3,), np.float32)
+    action_space = spaces.Box(-2.0, 2.0, (1,), np.float32)
+    made = 0
+    def __init__(self, last=10**9):
+        self.last = last
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return np.zeros(3, np.float32), {}
+    def step(self, action):
+        self.steps += 1
+        Endless.made += 1
+        return np.zeros(3, np.float32), 0.0, False, self.steps == self.last, {}
+"""
+
+
+def test_episodes_that_never_end_are_refused_before_the_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "without_end.py").write_text(ENDLESS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(adapter, "MAX_STEPS", 50)
+    line = "an episode of Endless is longer than 50 steps: give it a horizon (--horizon N, in Python horizon=N)"
+    words = ["train", "--env", "without_end:Endless", "--agent", "sac", "--steps", "60", "--settings", SMALL, "--out", "a"]
+    assert cli.run(words) == 2
+    assert line in capsys.readouterr().err
+    assert not Path("a").exists()
+    endless = sys.modules["without_end"].Endless
+    for env_args, horizon, made in (('{"last": 40}', None, 40), ("{}", 20, 0)):
+        endless.made = 0
+        TrainDeep(env="without_end:Endless", agent="sac", settings=SMALL, env_args=env_args, horizon=horizon).ready()
+        assert endless.made == made
+    ubex.Agent("sac", "without_end:Endless", **json.loads(SMALL)).save("agent.ubex")
+    allowed = ["evaluate", "agent.ubex", "--env", "without_end:Endless", "--episodes", "2"]
+    assert cli.run(allowed) == 2
+    assert line in capsys.readouterr().err
+    endless.made = 0
+    assert cli.run([*allowed, "--horizon", "7"]) == 0
+    assert endless.made == 14
+
+
+def test_an_evaluation_says_which_agent_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(target: str) -> str:
+        assert cli.run(["evaluate", target]) == 2
+        return capsys.readouterr().err.removeprefix("ubex: ").rstrip("\n")
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fragile.py").write_text(BROKEN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(TrainDeep, "mode", "inline")
+    words = ["train", "--env", "fragile:Broken", "--agent", "sac", "--steps", "60", "--settings", SMALL, "--horizon", "50"]
+    assert cli.run([*words, "--no-report", "--out", "runs/my own"]) == 1
+    assert cli.run(["run", "toy", "--no-report", "--out", "runs/toy"]) == 0
+    capsys.readouterr()
+    failed = said("runs/my own")
+    assert failed.startswith("no seed of the run runs/my own has finished (seed 0: Broken failed at step 34, in episode 0: ")
+    assert failed.endswith("): `ubex train --resume 'runs/my own'` goes on with it")
+    assert said("runs") == "runs is not a run but holds some: give runs/my own or runs/toy"
+    assert said("runs/toy").startswith("the run runs/toy left no agent: `ubex train` does, except for an agent of your own")
+    (tmp_path / "empty").mkdir()
+    assert said("empty").startswith("no run at empty: it has no spec.json")
+
+
 def test_a_failure_in_the_last_evaluation_promises_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "fragile.py").write_text(BROKEN)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -191,7 +262,7 @@ def test_the_command_line_refuses(words: list[str], message: str, tmp_path: Path
     assert message in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
     assert cli.run(["evaluate", str(tmp_path / "x")]) == 2
-    assert "there is no trained agent" in capsys.readouterr().err
+    assert "there is no file or folder" in capsys.readouterr().err
 
 
 def test_smoke_is_small() -> None:

@@ -198,6 +198,11 @@ def test_a_broken_environment_costs_no_learning(tmp_path: Path) -> None:
     assert agent.steps == ubex.Agent.load(file).steps == 27
 
 
+def test_an_agent_is_not_saved_as_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(ubex.InputError, match=f"path must name a file, but {tmp_path} is a folder"):
+        sac().save(tmp_path)
+
+
 def test_values_have_a_deviation() -> None:
     agent = ubex.Agent("exact-ube", "Pendulum-v1", preset="laptop", critic_hidden=(8,))
     assert agent.config.num_models == 3
@@ -333,8 +338,9 @@ def test_a_map_is_the_values_at_the_agents_actions(trained: tuple[ubex.Agent, li
     assert agent.uncertainty_map(grid).mean.shape == (2, 4)
     with pytest.raises(ubex.InputError, match=r"observations must have shape \(\.\.\., 2\)"):
         agent.uncertainty_map(np.zeros((2, 3)))
-    with pytest.raises(ubex.InputError, match="axes must be two numbers below 2"):
-        agent.uncertainty_map(axes=(0, 2))
+    for axes in ((0, 2), (1, 1)):
+        with pytest.raises(ubex.InputError, match="axes must be two different numbers below 2"):
+            agent.uncertainty_map(axes=axes)
     with pytest.raises(ubex.InputError, match="has seen none"):
         sac().uncertainty_map()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,6 +132,53 @@ def test_a_rescue_keeps_the_piece_before_what_was_raised(tmp_path: Path) -> None
     assert (CheckpointFolder(tmp_path).notes() or {})["size"] == 3, "within a block"
     again = driver.run(Adder(), 5, context(tmp_path), record)
     assert (again.state, again.history["seen"].shape) == ([5, 10], (5, 2))
+
+
+@dataclass(frozen=True)
+class Stopped(Adder):
+    """Gets signals in the middle of the first piece of a number, or of its second one."""
+
+    number: int = 2
+    second: bool = False
+    times: int = 1
+
+    def advance(self, state: list[int], goal: int) -> tuple[list[int], int | Exception | None]:
+        for _ in range(self.times if state[0] == self.number and (len(state) > 2) == self.second else 0):
+            signal.raise_signal(signal.SIGTERM)
+        return super().advance(state, goal)
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_an_interrupt_waits_until_something_was_done(second: bool, tmp_path: Path) -> None:
+    whole, before = driver.run(Adder(), 5, context(tmp_path / "a"), record), signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        driver.run(Stopped(second=second), 5, context(tmp_path / "b"), record, seconds=1000.0, rescue=True)
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert steps(tmp_path / "b") == [1, 3]
+    assert (CheckpointFolder(tmp_path / "b").notes() or {})["size"] == 2, "nothing of the next number was begun"
+    again = driver.run(Adder(), 5, context(tmp_path / "b"), record)
+    assert again.state == whole.state
+    for name, table in whole.history.items():
+        np.testing.assert_array_equal(again.history[name], table)
+
+
+def test_an_interrupt_comes_before_an_error_and_another_one_does_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        driver.run(Stopped(breaks=2), 5, context(tmp_path / "a"), record, seconds=1000.0, rescue=True)
+    assert steps(tmp_path / "a") == [1, 2], "the environment may have been interrupted too"
+
+    def raise_it(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, raise_it)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            driver.run(Stopped(times=2), 5, context(tmp_path / "b"), record, seconds=1000.0, rescue=True)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert steps(tmp_path / "b") == [1], "the state may be half used up"
 
 
 def test_an_error_that_is_shown_is_raised_with_the_state_it_came_with(tmp_path: Path) -> None:

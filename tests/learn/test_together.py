@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import pickle
 import signal
@@ -25,27 +26,39 @@ from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.jobs import JobContext
 
 UNEVEN = """
-import gymnasium, numpy as np
+import gymnasium, numpy as np, signal
 from gymnasium import spaces
+
+envs, calls, stop = 0, [], -1
+
+def called(env, what):
+    calls.append((what, env % 2))
+    if len(calls) == stop:
+        signal.raise_signal(signal.SIGTERM)
 
 class Uneven(gymnasium.Env):
     observation_space = spaces.Box(-9.0, 9.0, (2,), np.float32)
     action_space = spaces.Box(-2.0, 2.0, (1,), np.float32)
     def __init__(self, breaks=-1):
-        self.left, self.first = breaks, None
+        global envs
+        self.left, self.first, self.number, envs = breaks, None, envs, envs + 1
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
+        called(self.number, "reset")
         self.first = seed if self.first is None else self.first
         self.time, self.length, self.at = 0, 6 + seed % 5, self.np_random.normal(size=2)
         return self.at, {}
     def step(self, action):
+        called(self.number, "step")
         self.time, self.left = self.time + 1, self.left - 1
         if self.left == 0 and self.first % 2:
             raise OSError("cable")
         self.at = self.at + np.array([0.1 * float(action[0]), 0.0])
         return self.at, -float(self.at[0]) ** 2, False, self.time == self.length, {}
 """
-"""Episodes of 6 to 10 steps, by their seed; with `breaks`, environments that began with an odd one fail."""
+"""Episodes of 6 to 10 steps, by their seed; with `breaks`, environments that began with an odd one fail.
+
+Call number `stop` is interrupted. A run of one seed makes two environments, and the second one is for evaluations."""
 SETTINGS: dict[str, Any] = {
     **{"num_models": 2, "initial_steps": 20, "retrain_every": 8, "batch_size": 4, "updates_per_step": 1, "max_epochs": 2},
     **{"rollouts_per_step": 2, "critic_hidden": (4,), "actor_hidden": (4,), "model_hidden": (4,), "model_batch": 16},
@@ -116,6 +129,31 @@ def test_killed_and_continued_is_as_if_it_had_not_been(tmp_path: Path) -> None:
     assert alone.curves["evaluation"].values == pytest.approx(second.curves["evaluation"].values, rel=1e-3)
     agent = ubex.Agent.load(tmp_path / "b" / "seed-1" / AGENT_FILE, env="uneven:Uneven")
     assert (agent.steps, agent.evaluate(1)[0]) == (50, pytest.approx(second.scalars["final_evaluation"], rel=1e-4))
+
+
+@pytest.mark.parametrize("method", ["ensemble-mean", "sac"])
+def test_interrupted_anywhere_and_continued_is_as_if_it_had_not_been(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a reset, in the first step of an episode, in a later one, and in an evaluation, while the agent is trained."""
+    monkeypatch.setattr(train_deep, "CHECKPOINT_SECONDS", 1000.0)
+    uneven, task = importlib.import_module("uneven"), dataclasses.replace(TASK, agent=method)
+    uneven.envs, uneven.calls = 0, []
+    straight = run(task, [0], tmp_path / "straight")
+    reset, evaluated = (uneven.calls.index(call, 40) + 1 for call in (("reset", 0), ("step", 1)))
+    for stop in (reset, reset + 1, reset + 3, evaluated):
+        uneven.envs, uneven.calls, uneven.stop, out = 0, [], stop, tmp_path / str(stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(task, [0], out)
+        uneven.stop = -1
+        assert len(list((out / "c").glob("*.ckpt"))) == 2, "one of the first block, and one of the interrupt"
+        (mine,), (other,) = run(task, [0], out).values(), straight.values()
+        assert isinstance(mine, Outcome)
+        assert isinstance(other, Outcome)
+        assert mine.scalars == other.scalars, stop
+        assert all(mine.curves[name] == other.curves[name] for name in ("return", "evaluation"))
+        agents = [(folder / "seed-0" / AGENT_FILE).read_bytes() for folder in (tmp_path / "straight", out)]
+        assert agents[0] == agents[1], stop
 
 
 def test_evaluations_ask_the_actor_beside_the_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 import synthetic
 
+from ubex import cli
 from ubex.experiments.deep_sea import DeepSea
 from ubex.experiments.seven_room import SevenRoom
 from ubex.report import gallery, grids, html
@@ -236,6 +237,22 @@ def test_the_page_has_each_number_in_one_table(tmp_path: Path) -> None:
     (run / "tables.json").write_text(json.dumps([{"title": "Again", **own}, {"title": "Mine", **own, "note": "Why."}]))
     captions = Reader(html.build(run).read_text(encoding="utf-8")).said("caption")
     assert captions[:4] == ["Mine", "Total regret", "Learning time", "Final return"]
+
+
+def test_what_cannot_be_read_is_said_at_the_command_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sound, damaged, broken = (
+        synthetic.write_run(tmp_path / "runs" / name, name, seeds=1, figures=[], failed=False) for name in ("a", "b", "c")
+    )
+    assert cli.run(["report", str(sound)]) == 0
+    assert capsys.readouterr().err == ""
+    (damaged / "results.csv").write_text("nonsense")
+    (broken / "spec.json").write_text("{")
+    assert cli.run(["report", str(tmp_path / "runs")]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[:2] for line in lines] == [
+        ["ubex", f" {broken / 'spec.json'} cannot be read"],
+        ["ubex", f" {damaged / 'results.csv'} is not a table of results"],
+    ]
 
 
 def test_figures_of_an_earlier_report_go_and_other_files_stay(tmp_path: Path) -> None:

@@ -8,13 +8,15 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 import pandas as pd
 
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, Mode, Outcome, Table, grid
+from ubex.learn import driver
+from ubex.learn.driver import Learner
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,13 @@ class Resumable(Quick):
 
 
 @dataclass(frozen=True)
+class ResumableInProcesses(Resumable):
+    """The same in worker processes."""
+
+    mode: ClassVar[Mode] = "processes"
+
+
+@dataclass(frozen=True)
 class ResumableInABatch(Resumable):
     """The same numbers, all seeds in one call; the log says which, and where they start."""
 
@@ -176,6 +185,46 @@ class Dozing(Sleepy):
         with open(folder / "pids", "a") as file:
             file.write(f"{os.getpid()}\n")
         return super().run(cell, seeds, context)
+
+
+class Adder(Learner[tuple[int, int], int]):
+    """Adds up numbers, two pieces each. While there is no file, a piece takes a while."""
+
+    def __init__(self, flag: Path) -> None:
+        self.flag = flag
+
+    def blank(self, notes: Mapping[str, Any]) -> Any:
+        return np.zeros(2, np.int64)
+
+    def restore(self, kept: Any) -> tuple[int, int]:
+        return int(kept[0]), int(kept[1])
+
+    def kept(self, state: tuple[int, int]) -> Any:
+        return np.array(state)
+
+    def done(self, state: tuple[int, int]) -> int:
+        return state[0]
+
+    def advance(self, state: tuple[int, int], goal: int) -> tuple[tuple[int, int], int]:
+        if not self.flag.exists():
+            time.sleep(0.05)
+        return (state[0] + 1, state[1] + state[0]), state[0]
+
+
+@dataclass(frozen=True)
+class Rescued(Pooled):
+    """A sum in a worker process, which leaves a checkpoint when it is interrupted, and hardly any otherwise."""
+
+    flag: str = ""
+    sizes: tuple[int, ...] = (1,)
+    seeds: int = 1
+
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
+        def record(state: tuple[int, int], shown: int) -> tuple[driver.Rows, bool]:
+            return {"seen": [shown]}, True
+
+        done = driver.run(Adder(Path(self.flag)), 2000, context, record, seconds=1000.0, rescue=True)
+        return {seed: Outcome({"sum": float(done.state[1]), "seen": float(done.history["seen"].sum())}) for seed in seeds}
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,34 @@ def test_a_damaged_one_is_detected_and_the_one_before_is_used(tmp_path: Path, da
     assert folder.damaged == [newest]
 
 
+def test_damaged_ones_are_said_and_do_not_push_out_new_ones(tmp_path: Path) -> None:
+    """However large their steps are: the run begins anew, and its first checkpoints are the ones that count."""
+    said = list[str]()
+    folder = CheckpointFolder(tmp_path, said.append)
+    old = [folder.save(step, state(), {}) for step in (8, 9)]
+    old[1].write_bytes(b"")
+    assert folder.load(state())[0] == 8
+    assert said == [f"the checkpoint {old[1]} is damaged: it goes on from 000000000008.ckpt"]
+    old[0].write_bytes(b"")
+    said.clear()
+    assert folder.load(state()) is None
+    assert said == [f"the checkpoint {path} is damaged: it begins anew" for path in reversed(old)]
+    assert [path.exists() for path in old] == [True, True], "whoever wants to look at them can"
+    for step in (1, 2, 3):
+        folder.save(step, state(), {})
+        assert folder.load(state())[0] == step
+    assert sorted(path.stem for path in tmp_path.iterdir()) == ["000000000002", "000000000003"]
+
+
+def test_a_damaged_one_can_be_written_anew(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path)
+    path = folder.save(4, state(), {})
+    path.write_bytes(b"")
+    assert folder.load(state()) is None
+    folder.save(4, state(), {})
+    assert folder.load(state())[0] == 4
+
+
 def test_newest_by_step_not_by_clock(tmp_path: Path) -> None:
     import os
 

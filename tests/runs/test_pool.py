@@ -1,13 +1,18 @@
-"""In which order workers get jobs."""
+"""In which order workers get jobs, and what does not end the processes of their environments."""
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
+import numpy as np
 from engines import Quick
 
+from ubex.learn.crew import Crew, Maker
 from ubex.runs.jobs import Job
 from ubex.runs.pool import Queue
+from ubex.types import InputError
 
 CELLS = Quick().cells()
 
@@ -45,3 +50,11 @@ def test_a_job_that_comes_back_is_the_first_of_its_kind() -> None:
         assert jobs
         jobs.take(None)
     assert not jobs
+
+
+def test_an_environment_is_there_until_its_runner_ends_it() -> None:
+    """A scheduler sends SIGTERM to all processes of a job, and the runner still needs this one to come to the end of a step."""
+    with Crew(Maker("Pendulum-v1", {}, None, False), 1) as crew:
+        crew("reset", {0: (0, 1)})
+        os.kill(crew.processes[0].pid or 0, signal.SIGTERM)
+        assert not isinstance(crew("step", {0: (np.zeros(1, np.float32), 0, 0)})[0], InputError)

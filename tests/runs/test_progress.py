@@ -50,6 +50,7 @@ def test_a_line_tells_what_runs_and_how_long_it_takes(tmp_path: object, monkeypa
         display.lost(second, 1)
     said = console.file.getvalue()
     assert "now nowhere nothing size=0, seed 0, episode 3/10" in said
+    assert "quick: 0/2 done, 1 failed" in said, "what failed is not done"
     assert "FAILED nowhere nothing size=0, seed 0: RuntimeError: no" in said
     assert "the worker of nowhere nothing size=1, seed 0 was lost (attempt 1): trying again" in said
     assert said.splitlines()[-1].startswith("quick: 0 of 2 done, 1 failed in ")
@@ -128,12 +129,15 @@ def test_the_first_of_many_quick_jobs_tell_nothing(tmp_path: object, monkeypatch
 
 def test_on_a_terminal_there_are_bars(tmp_path: object) -> None:
     console = Console(file=io.StringIO(), width=120, force_terminal=True)
-    (job,) = jobs(1, tmp_path)
-    with Display(console, "quick", 1) as display:
+    job, other = jobs(2, tmp_path)
+    with Display(console, "quick", 2) as display:
         display.started(job)
         display.progressed(job, 4, 8, "episode")
         display._bars.refresh()
         display.ended(job, Finished({}, 0.1))
+        display.ended(other, Failed("RuntimeError: no", ""))
+        display._bars.refresh()
     said = console.file.getvalue()
     assert "episodes" in said
-    assert "1 of 1 done" in said
+    assert "2/2\x1b[0m 1 failed" in said
+    assert "1 of 2 done, 1 failed" in said

@@ -17,9 +17,22 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from engines import Batched, Environment, Failing, Mortal, Pooled, Quick, Resumable, ResumableInABatch, Sleepy
+from engines import (
+    Batched,
+    Environment,
+    Failing,
+    Mortal,
+    Pooled,
+    Quick,
+    Rescued,
+    Resumable,
+    ResumableInABatch,
+    ResumableInProcesses,
+    Sleepy,
+)
 from rich.console import Console
 
+from ubex import __version__
 from ubex.runs import runner, store
 from ubex.runs.disk import StorageError
 from ubex.runs.folder import load_curves, load_results
@@ -176,14 +189,27 @@ def test_resumed_in_the_middle_gives_the_same_numbers(tmp_path: Path) -> None:
     assert not list((tmp_path / "broken").rglob("*.ckpt"))
 
 
-def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    experiment = Resumable(flag=str(log), sizes=(1,), seeds=1)
+@pytest.mark.parametrize("kind", [Resumable, ResumableInProcesses])
+def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before(kind: type[Resumable], tmp_path: Path) -> None:
+    log, console = tmp_path / "log", quiet()
+    experiment = kind(flag=str(log), sizes=(1,), seeds=1)
     assert runner.run(experiment, tmp_path / "run", quiet()).failed == 1
     newest = max((tmp_path / "run").rglob("*.ckpt"))
     newest.write_bytes(newest.read_bytes()[:-20])
-    assert runner.run(experiment, tmp_path / "run", quiet()).failed == 0
+    assert runner.run(experiment, tmp_path / "run", console).failed == 0
     assert log.read_text().split() == ["0", "6"]
+    said = f"nowhere nothing size=1, seed 0: the checkpoint {newest} is damaged: it goes on from 000000000006.ckpt"
+    assert text(console).splitlines()[0] == said
+
+
+def test_another_version_is_said_where_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner.run(Quick(seeds=1), tmp_path, quiet())
+    monkeypatch.setattr(runner, "__version__", "99.9")
+    for seeds, said in ((1, 0), (2, 1)):
+        console = quiet()
+        runner.run(Quick(seeds=seeds), tmp_path, console)
+        line = f"quick: {tmp_path} was begun with ubex {__version__} and goes on with ubex 99.9, whose numbers may be others"
+        assert text(console).splitlines().count(line) == said, "where nothing is left, nothing goes on"
 
 
 def test_damaged_metrics_are_noticed_and_run_again(tmp_path: Path) -> None:
@@ -273,6 +299,30 @@ def test_two_processes_on_one_folder_and_an_interrupt(stop: signal.Signals, tmp_
     assert output.strip().endswith("130")
     history = (tmp_path / "run" / "history.jsonl").read_text()
     assert json.loads(history.splitlines()[-1])["status"] == "interrupted"
+
+
+def test_an_interrupt_lets_a_worker_leave_a_checkpoint(tmp_path: Path) -> None:
+    script, flag, out = tmp_path / "script.py", tmp_path / "flag", tmp_path / "run"
+    code = "if __name__ == '__main__':\n    pool.SAY_SECONDS = 0.0\n"
+    code += "    print(runner.run(engines.Rescued(flag=sys.argv[2]), Path(sys.argv[1]), Console(width=200)).exit_code)"
+    script.write_text(start_lines() + "from ubex.runs import pool\n" + code)
+    command = [sys.executable, str(script), str(out), str(flag)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        wait_for(lambda: list(out.rglob("*.ckpt")))
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate()
+    finally:
+        process.kill()
+        process.wait()
+    assert "seed 0: it leaves a checkpoint before it stops; interrupt again to stop it at once" in output
+    assert "Traceback" not in output
+    assert output.strip().endswith("130")
+    assert max(int(path.stem) for path in out.rglob("*.ckpt")) > 3, "the driver's own is of the first step"
+    flag.touch()
+    runner.run(Rescued(flag=str(flag)), out, quiet())
+    assert set(load_results(out)["value"]) == {float(sum(range(2000)))}
 
 
 def test_an_interrupt_that_python_lost_is_raised_again() -> None:

@@ -28,17 +28,18 @@ def warn(message: str) -> None:
 def closed_form(name: str, closed: Closed, converged: bool, own: OwnReturns) -> None:
     """Says where the closed form is not to be trusted."""
     limit, better = DOUBTED[closed], f"better: estimator={FROM_MEMBERS!r}"
+    varies, lopsided = map(float, own)
     if not converged:
         message = f"{name} did not converge, so its variances are of first order, too small; {better}"
-    elif own.varies > limit.varies:
+    elif varies > limit.varies:
         message = (
             f"{name} can be far off here: what is not known of a row changes how often its own state is met again, by "
-            f"{own.varies:.0%} in the median; {better} with num_models=1000"
+            f"{varies:.0%} in the median; {better} with num_models=1000"
         )
-    elif own.lopsided > limit.lopsided:
+    elif lopsided > limit.lopsided:
         message = (
             f"{name} can be far off here: what is not known of a row changes values most where it also changes how often its "
-            f"own state is met again, by about {own.lopsided:.0%} of the variance of a state; {better} with num_models=1000"
+            f"own state is met again, by about {lopsided:.0%} of the variance of a state; {better} with num_models=1000"
         )
     else:
         return

@@ -25,6 +25,7 @@ from ubex.types import InputError
 
 SUPPORTED = "deep agents support Discrete actions, or a bounded 1-D Box of real-valued ones"
 COMBINE = "a wrapper can number the combinations of several choices as one Discrete space"
+RESHAPE = "gymnasium.wrappers.TransformAction can give them one axis"
 MOST_ACTIONS = 1000
 """Of a Discrete space: all of them are asked about at every state."""
 
@@ -79,7 +80,8 @@ class HostedEnv(NamedTuple):
         if self.horizon is not None:
             truncated = truncated or elapsed + 1 >= self.horizon
         if elapsed + 1 >= MAX_STEPS and not (said.terminated or truncated or self.horizon):
-            raise InputError(f"an episode of {self.name} is longer than {MAX_STEPS} steps: give it a horizon")
+            cure = "give it a horizon (--horizon N, in Python horizon=N), after which episodes are cut off"
+            raise InputError(f"an episode of {self.name} is longer than {MAX_STEPS} steps: {cure}")
         return Moved(after, said.reward, said.terminated, truncated and not said.terminated)
 
     def again(
@@ -177,6 +179,16 @@ def knows_its_ends(env: Any) -> bool:
     return isinstance(env, ContinuousEnv | Body) or isinstance(foreign.unwrapped(env), GymContinuous)
 
 
+def ends_in_time(env: Any) -> bool:
+    """Whether an environment is known to cut its episodes off."""
+    from gymnasium import Wrapper
+    from gymnasium.wrappers import TimeLimit
+
+    while isinstance(env, Wrapper) and not isinstance(env, TimeLimit):
+        env = env.env
+    return isinstance(env, TimeLimit | ContinuousEnv)
+
+
 @functools.lru_cache(maxsize=32)
 def of_given(function: Known, middles: tuple[float, ...], halves: tuple[float, ...]) -> Known:
     """A function of observations as the environment gives them as one of scaled ones; the same for the same settings."""
@@ -209,8 +221,9 @@ def _actions(name: str, acted: Any) -> Actions:
 
     if isinstance(acted, spaces.Discrete):
         return Numbered(*size_and_start(name, "action", acted, MOST_ACTIONS))
-    if not isinstance(acted, spaces.Box) or len(acted.shape) != 1 or acted.shape[0] < 1 or acted.dtype.kind != "f":
-        raise InputError(f"{SUPPORTED}, but the actions of {name} are {checks.shown(acted)}; {COMBINE}")
+    real = isinstance(acted, spaces.Box) and acted.dtype.kind == "f"
+    if not real or len(acted.shape) != 1 or acted.shape[0] < 1:
+        raise InputError(f"{SUPPORTED}, but the actions of {name} are {checks.shown(acted)}; {RESHAPE if real else COMBINE}")
     low, high = acted.low.astype(np.float32), acted.high.astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         bounded = np.isfinite(high - low) & (low < high)

@@ -123,7 +123,7 @@ def run_flags(experiment: Experiment) -> type[Any]:
 def train_flags() -> type[Any]:
     """Flags of `ubex train`: those of tabular agents, those of deep ones, and what both take."""
     tabular, deep = ({field.name for field in dataclasses.fields(kind)} - {"study"} for kind in (Train, TrainDeep))
-    agent = f"{RECOMMENDED} with {written(RECOMMENDED_SETTINGS)}, or {TrainDeep.agent} with --steps"
+    agent = f"{RECOMMENDED} with settings of its own, or {TrainDeep.agent} with --steps"
     both = unset(Train, tabular & deep, "", env=f"{Train.env}, or {TrainDeep.env} with --steps", agent=agent)
     only_tabular = unset(Train, tabular - deep, "Only tabular agents take these, on environments with Discrete spaces.")
     text = "Only deep agents take these. Of them, --steps has to be given."

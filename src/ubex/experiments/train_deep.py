@@ -18,6 +18,8 @@ from ubex import checks, imports
 from ubex.deep.host import HostRun
 from ubex.deep.presets import GYMNASIUM as PRESETS
 from ubex.deep.seeds import alone
+from ubex.envs import adapter
+from ubex.envs.resolve import by_name
 from ubex.experiments.deep_cells import out_of_memory
 from ubex.experiments.exploration import value_and_error
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, SeedError, Table
@@ -117,6 +119,11 @@ class TrainDeep(Experiment):
         if agent.kind != "deep":
             raise InputError(f"{self.env} is tabular: give --episodes instead of --steps")
         return agent
+
+    def ready(self) -> None:
+        """Refuses an environment whose episodes may never end, before much is spent on it: the untrained agent makes one."""
+        if self.horizon is None and not adapter.ends_in_time(by_name(self.env, self.parsed("env_args"))):
+            self.make().evaluate(1)
 
     def cells(self) -> Sequence[Cell]:
         """The one cell."""

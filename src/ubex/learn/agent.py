@@ -265,6 +265,8 @@ class Agent:
         file = checks.path("path", path)
         if not file.name:
             raise InputError(f"path must name a file, but it is {file}")
+        if file.is_dir():
+            raise InputError(f"path must name a file, but {file} is a folder")
         if file.parent != Path():
             with storage(f"make {file.parent}"):
                 file.parent.mkdir(parents=True, exist_ok=True)
@@ -278,11 +280,13 @@ class Agent:
         return checkpoint.sealed(self.steps, self.state, notes)
 
     @classmethod
-    def load(cls, path: str | Path, env: Any = None, *, termination: Any = None, reward: Any = None) -> Agent:
+    def load(
+        cls, path: str | Path, env: Any = None, *, termination: Any = None, reward: Any = None, horizon: int | None = None
+    ) -> Agent:
         """A saved agent. Without `env` it can predict; to learn on, the environment it was made with by name is made again.
 
         Functions are not in the file: an agent that learned with some needs them again, to learn on. A file never says what is
-        imported: an environment at `module:name` has to be named in `env`.
+        imported: an environment at `module:name` has to be named in `env`. `horizon` replaces that of the training.
         """
         file = checks.path("path", path)
         payload = checkpoint.read_sound(file)
@@ -292,6 +296,8 @@ class Agent:
         if notes.get("format") != FORMAT or "kind" not in notes:
             raise InputError(f"{file} is a checkpoint, but not of an agent that this version knows")
         origin = Origin(**notes["origin"])
+        if horizon is not None:
+            origin = origin._replace(horizon=checks.steps("horizon", horizon))
         if notes["kind"] == "tabular":
             not_for_tables(notes["world"]["name"], "auto", termination, reward)
             backend: Backend = tabular_agent.from_file(notes, origin.horizon)

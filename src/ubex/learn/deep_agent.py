@@ -169,9 +169,8 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
                 )
             if self.done(state) == 0:
                 raise InputError("a map needs observations: this agent has seen none, so give some")
-            for axis in axes:
-                if not 0 <= checks.whole("an axis", axis, 0) < size:
-                    raise InputError(f"axes must be two numbers below {size}, but they are {axes}")
+            if axes[0] == axes[1] or max(axes) >= size:
+                raise InputError(f"axes must be two different numbers below {size}, but they are {axes}")
             held = state.state.data[0, : self.done(state), :size]
             across = tuple(np.linspace(held[:, axis].min(), held[:, axis].max(), points) for axis in axes)
             grid = np.broadcast_to(np.median(held, axis=0), (points, points, size)).copy()

@@ -6,6 +6,7 @@ been, because a state and what is made from it again are all that the next piece
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from abc import ABC, abstractmethod
@@ -15,6 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from ubex.runs.interrupt import Patience
 from ubex.runs.records import Context
 
 State = TypeVar("State")
@@ -100,7 +102,8 @@ def run(
     """Learns up to the goal, on from the newest sound checkpoint; `record` says what to keep of a block, and whether to go on.
 
     There are checkpoints between blocks, with at least so many seconds between two, and more where one takes long. With
-    `rescue` there is another one when anything is raised, for learners whose state is still good then.
+    `rescue` there is another one when an error is raised, for learners whose state is still good then, and at an interrupt,
+    which waits until something was done: in between, a state may be half used up. Another interrupt does not wait.
     """
     notes = context.checkpoints.notes() or {}
     shapes = notes.get("history", {})
@@ -145,10 +148,21 @@ def run(
             following = ended + max(seconds, (ended - begun) / MOST_SAVING if seconds else 0.0)
         return go_on
 
+    def see_and_stop(now: State, shown: Shown | None) -> bool:
+        before, go_on = learner.done(state), see(now, shown)
+        if interrupt.seen and learner.done(now) > before:
+            save()
+            interrupt.check()
+        return go_on
+
+    interrupt = Patience()
     try:
-        advance(learner, state, goal, see)
-    except BaseException:
+        with interrupt if rescue else contextlib.nullcontext():
+            advance(learner, state, goal, see_and_stop)
+            interrupt.check()
+    except Exception:
         if rescue:
             save()
+        interrupt.check()
         raise
     return Run(state, history)

@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -71,7 +71,12 @@ class Page:
 
 
 def build(
-    *folders: Path, out: Path | None = None, document: bool = False, title: str = "", findings: Mapping[Path, str] | None = None
+    *folders: Path,
+    out: Path | None = None,
+    document: bool = False,
+    title: str = "",
+    findings: Mapping[Path, str] | None = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Path:
     """Writes a page and its figures for run folders, or for folders of run folders.
 
@@ -81,11 +86,14 @@ def build(
         document: Also write every figure as PDF, and every table as LaTeX.
         title: Of the page; by default the names of the folders.
         findings: What came out, in a sentence for each run. A page of several runs begins with them.
+        say: Is given a line for each thing that could not be read. The page has them too.
 
     Raises:
         InputError: There is no run in one of them.
     """
     runs, broken = several.read(folders)
+    for line in (*broken, *(problem for run in runs for problem in run.problems)):
+        say(line)
     methods = list(dict.fromkeys(method for run in runs for method in run.methods))
     page = Page(methods, out or several.home(folders) / "report", len(runs) + len(broken) > 1, document)
     for name in (FIGURES, TABLES) if document else (FIGURES,):

@@ -9,7 +9,7 @@ import contextlib
 import io
 import json
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +28,21 @@ SUFFIX = ".ckpt"
 class CheckpointFolder:
     """Checkpoints of one cell and the seeds that run together, newest last."""
 
-    def __init__(self, root: Path) -> None:
-        """Nothing is made on disk before the first `save`."""
-        self.root = root
+    def __init__(self, root: Path, say: Callable[[str], None] = lambda line: None) -> None:
+        """Nothing is made on disk before the first `save`. `say` is given a line for each damaged file."""
+        self.root, self.say = root, say
         self.damaged: list[Path] = []
-        """Files that `load` found broken and passed over."""
+        """Files that `load` found broken and passed over. They are there until the next `save`."""
 
     def save(self, step: int, state: Any, notes: Mapping[str, Any]) -> Path:
-        """Writes a checkpoint in one step, then drops all but the newest two."""
+        """Writes a checkpoint in one step, then drops the damaged ones and, of the others, all but the newest two."""
         with storage(f"make {self.root}"):
             self.root.mkdir(parents=True, exist_ok=True)
         path = self.root / f"{step:012d}{SUFFIX}"
         write_atomically(path, sealed(step, state, notes))
-        for old in self._newest_first()[KEEP:]:
+        broken, self.damaged = {*self.damaged} - {path}, []
+        sound = [one for one in self._newest_first() if one not in broken]
+        for old in (*broken, *sound[KEEP:]):
             with contextlib.suppress(OSError):
                 old.unlink()
         return path
@@ -50,13 +52,16 @@ class CheckpointFolder:
 
         Raises InputError where a sound checkpoint does not fit `like`: it was made with other settings.
         """
+        self.damaged, found, then = [], None, "it begins anew"
         for path in self._newest_first():
             payload = read_sound(path)
-            if payload is None:
-                self.damaged.append(path)
-            else:
-                return unpack(payload, like, path)
-        return None
+            if payload is not None:
+                found, then = unpack(payload, like, path), f"it goes on from {path.name}"
+                break
+            self.damaged.append(path)
+        for path in self.damaged:
+            self.say(f"the checkpoint {path} is damaged: {then}")
+        return found
 
     def notes(self) -> dict[str, Any] | None:
         """The notes of the newest sound checkpoint, for states whose shapes depend on what happened before."""

@@ -114,6 +114,7 @@ def run_folders(folder: Path) -> list[Path]:
     inside += [path for path in deeper if path.parent not in inside]
     if not inside:
         what = f"it has no {SPEC}, and no folder in it has one" if folder.is_dir() else "there is no such folder"
+        what = "it is a file, not a folder" if folder.is_file() else what
         raise InputError(f"no run at {folder}: {what}")
     return sorted(inside, key=lambda path: (created(path), path.parts))
 

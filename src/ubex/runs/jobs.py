@@ -153,6 +153,10 @@ class Listener(Protocol):
         """Its worker died; it is tried again."""
         ...
 
+    def said(self, job: Job, line: str) -> None:
+        """It has something to say to people."""
+        ...
+
 
 @dataclass(frozen=True)
 class JobContext:
@@ -195,7 +199,8 @@ class JobContext:
 def execute(job: Job, report: Report, tell: Tell = nobody) -> Result:
     """Runs a job. What the experiment raises becomes a `Failed`; a full disk and an interrupt go through."""
     start = time.monotonic()
-    context = JobContext(CheckpointFolder(job.checkpoints), report, job.artifacts, tell)
+    checkpoints = CheckpointFolder(job.checkpoints, lambda line: tell("said", (line,)))
+    context = JobContext(checkpoints, report, job.artifacts, tell)
     try:
         outcomes = job.experiment.run(job.cell, job.seeds, context)
         missing = [seed for seed in job.seeds if seed not in outcomes]

@@ -1,6 +1,7 @@
 """The local backend: jobs in this process, or in a pool of worker processes that may die.
 
-The pool is our own because a lost worker must cost one retry of one job, and an interrupt must end all workers at once.
+The pool is our own because a lost worker must cost one retry of one job, and an interrupt must end all workers: at once, or
+after a checkpoint where a job can leave one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -24,6 +26,10 @@ from ubex.runs.records import Cell
 PR_SET_PDEATHSIG = 1
 LEAVE_SECONDS = 5.0
 """How long an idle worker may take to leave before it is killed."""
+STOP_SECONDS = 20.0
+"""How long a busy one may take to leave a checkpoint; schedulers kill 30 seconds after they have asked."""
+SAY_SECONDS = 1.0
+"""How long people wait for that without a word."""
 
 
 def run_inline(jobs: Sequence[Job], listener: Listener) -> None:
@@ -64,11 +70,32 @@ def run_pool(jobs: Sequence[Job], listener: Listener, workers: int) -> None:
                     job, worker.job = worker.job, None
                     listener.ended(job, content)
                     worker.give(queue, attempts, listener)
+    except KeyboardInterrupt:
+        let_save([worker for worker in crew if worker.job is not None], listener)
+        raise
     finally:
         for worker in crew:
-            worker.connection.close()  # so that all who are idle leave at the same time
+            worker.leave()  # so that all do at the same time
         for worker in crew:
             worker.stop()
+
+
+def let_save(busy: Sequence[Worker], listener: Listener) -> None:
+    """Interrupts jobs, and waits for those that leave a checkpoint; another interrupt ends the waiting."""
+    for worker in busy:
+        worker.process.terminate()
+    for worker in at_work(busy, SAY_SECONDS):
+        if worker.job is not None:
+            listener.said(worker.job, "it leaves a checkpoint before it stops; interrupt again to stop it at once")
+    at_work(busy, STOP_SECONDS)
+
+
+def at_work(workers: Sequence[Worker], seconds: float) -> list[Worker]:
+    """Those whose process has not ended after so many seconds."""
+    until = time.monotonic() + seconds
+    for worker in workers:
+        worker.process.join(max(until - time.monotonic(), 0.0))
+    return [worker for worker in workers if worker.process.is_alive()]
 
 
 class Queue:
@@ -122,11 +149,16 @@ class Worker:
         with contextlib.suppress(OSError):  # it died while idle: the loop sees the end of its stream and replaces it
             self.connection.send(self.job)
 
-    def stop(self) -> None:
-        """Ends the process: an idle one leaves as its stream ends, a busy one is killed; what a job had is in checkpoints."""
+    def leave(self) -> None:
+        """Begins to end the process: an idle one leaves as its stream ends, a busy one is killed."""
         self.connection.close()
-        if self.job is None:
-            self.process.join(LEAVE_SECONDS)
+        if self.job is not None:
+            self.process.kill()
+
+    def stop(self) -> None:
+        """Ends the process; what a job had is in checkpoints."""
+        self.leave()
+        self.process.join(LEAVE_SECONDS)
         self.process.kill()
         self.process.join()
 
@@ -166,6 +198,7 @@ def serve(connection: Connection, parent: int) -> None:
     """What a worker process does: jobs, until there is nobody left to give them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt at the terminal is the runner's to handle
     die_with_parent()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # with which the runner passes it on
 
     def send(kind: str, content: Any) -> None:
         try:
@@ -180,11 +213,18 @@ def serve(connection: Connection, parent: int) -> None:
             break
         try:
             send("ended", execute(job, lambda *far: send("progress", far), send))
+        except KeyboardInterrupt:  # its checkpoint is written
+            break
         except StorageError as error:
             send("storage", str(error))
+            break
 
 
 def die_with_parent() -> None:
-    """On Linux, has the kernel kill this process when the runner dies, so that no orphan works on in the run folder."""
+    """Leaves SIGTERM to the runner, which a scheduler sends to all processes of a job.
+
+    On Linux, has the kernel kill this process when the runner dies, so that no orphan works on in the run folder.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: None)  # not SIG_IGN, which the processes of an environment would inherit
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -160,13 +160,13 @@ class Display:
     def _refresh(self) -> None:
         left = self.seconds_left()
         remaining = f"{duration(left)} left" if left is not None else ""
-        self._bars.update(self._overall, completed=self.done + self.failed, detail=remaining)
+        failures = [f"{self.failed} failed"] if self.failed else []
+        ahead = [remaining] if remaining else []
+        self._bars.update(self._overall, completed=self.done + self.failed, detail=", ".join(failures + ahead))
         now = time.monotonic()
         if not self.console.is_terminal and now - self._last_line >= LINE_SECONDS:
             self._last_line = now
-            parts = [f"{self.name}: {self.done + self.failed}/{self.total} done"]
-            parts += [f"{self.failed} failed"] if self.failed else []
-            parts += [remaining] if remaining else []
+            parts = [f"{self.name}: {self.done}/{self.total} done", *failures, *ahead]
             for job, pace in list(self._running.items())[:1]:
                 far = f", {pace.unit} {pace.done}/{pace.total}{pace.rate()}" if pace.total else ""
                 parts.append(f"now {job.label}{far}" + (", compiling" if pace.compiling else ""))

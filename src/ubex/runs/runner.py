@@ -7,10 +7,8 @@ import importlib.metadata
 import json
 import os
 import platform
-import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from ubex import __version__, checks
 from ubex.runs import cluster, pool
 from ubex.runs.disk import write_atomically
 from ubex.runs.folder import TABLES, load_results
+from ubex.runs.interrupt import Interrupt
 from ubex.runs.jobs import Failed, Job, Result, Runnable
 from ubex.runs.progress import Display
 from ubex.runs.records import Cell, Table, settings_of
@@ -75,44 +74,6 @@ class Summary:
         return 130 if self.interrupted else int(self.failed > 0)
 
 
-STOPS = (signal.SIGINT, signal.SIGTERM)
-"""Ctrl-C, and what a scheduler sends before it kills."""
-
-
-class Interrupt:
-    """Remembers an interrupt that Python lost.
-
-    A KeyboardInterrupt that happens to be raised inside a finaliser or a garbage-collection callback (JAX has one) is printed
-    and dropped. What was seen here is raised again at the next sign of life of a job.
-    """
-
-    def __init__(self) -> None:
-        """Not interrupted yet."""
-        self.seen = False
-
-    def __enter__(self) -> Interrupt:
-        """Takes over SIGINT and SIGTERM, which only the main thread may; one that a process was started to ignore stays so."""
-        main = threading.current_thread() is threading.main_thread()
-        taken = [one for one in STOPS if main and signal.getsignal(one) is not signal.SIG_IGN]
-        self._before = {one: signal.signal(one, self._handle) for one in taken}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Gives them back."""
-        for one, handler in self._before.items():
-            signal.signal(one, handler)
-
-    def check(self) -> None:
-        """Raises what was lost."""
-        if self.seen:
-            raise KeyboardInterrupt
-
-    def _handle(self, number: int, frame: object) -> None:
-        del number, frame
-        self.seen = True
-        raise KeyboardInterrupt
-
-
 class Recorder:
     """Listens to the backend: keeps results, shows progress, feeds the trackers."""
 
@@ -144,6 +105,10 @@ class Recorder:
         """Its worker died; it is tried again."""
         self.display.lost(job, attempt)
 
+    def said(self, job: Job, line: str) -> None:
+        """A line of its own."""
+        self.display.say(f"{job.label}: {line}")
+
     def ended(self, job: Job, result: Result) -> None:
         """Keeps the outcomes or the reason of the failure."""
         if isinstance(result, Failed):
@@ -173,6 +138,10 @@ def run(experiment: Runnable, out: Path, console: Console, options: Options | No
         skipped = len(store.cells) * store.seeds - sum(len(job.seeds) for job in jobs)
         for line in store.damaged:
             console.print(f"{line}: it is run again", markup=False, soft_wrap=True)
+        begun = store.spec.get("versions", {}).get("ubex", __version__)
+        if jobs and begun != __version__:
+            line = f"{out} was begun with ubex {begun} and goes on with ubex {__version__}, whose numbers may be others"
+            console.print(f"{experiment.name}: {line}", markup=False, soft_wrap=True)
         if skipped:
             console.print(f"{experiment.name}: {skipped} finished before in {out}: skipped", markup=False, soft_wrap=True)
         display, interrupted = Display(console, experiment.name, len(jobs)), False
