@@ -97,7 +97,7 @@ def test_an_estimator_of_your_own_by_its_place(
     small = ["--env", "deep-sea", "--env-args", '{"size": 3}', "--episodes", "3"]
     assert cli.run(["train", *small, "--agent", name, *out, "train"]) == 0
     assert cli.run(["evaluate", "train"]) == 2
-    assert "leaves one, except for an agent of your own, module:name" in capsys.readouterr().err
+    assert "left no agent: `ubex train` does, except for an agent of your own, module:name" in capsys.readouterr().err
     assert cli.run(["run", "calibration", "--preset", "small", "--methods", name, *few, *out, "mdp"]) == 0
     assert set(load_results("mdp")["method"]) == set(load_results("train")["method"]) == {name}
     for wrong, message in (("my_estimators:number", "is not an Estimator, but a int"), ("my_estimators:no", "has no 'no'")):

@@ -129,12 +129,24 @@ class Place(NamedTuple):
 
 
 def beginning(env: TabularEnv) -> Place:
-    """Before the first step."""
+    """Where an episode begins.
+
+    Example:
+        >>> beginning(ubex.ENVS["deep-sea"].make(size=3)).state.item()
+        0
+    """
     return Place(jnp.asarray(env.start, jnp.int32), jnp.asarray(False))
 
 
 def acted(env: TabularEnv, key: Key, policy: Int[Array, " S"], at: Place) -> tuple[Place, Trajectory]:
-    """One step of a policy, as a trajectory without an axis; after the end of an episode it is not valid."""
+    """One step of a policy, as a trajectory without an axis; after the end of an episode it is not valid.
+
+    Example:
+        >>> env = ubex.ENVS["deep-sea"].make(size=3)
+        >>> at, row = acted(env, jax.random.key(0), jnp.ones(9, jnp.int32), beginning(env))
+        >>> row.state.item(), at.state.item()
+        (0, 4)
+    """
     here = jnp.minimum(at.state, env.num_states - 1)  # after the end: any state, the step does not count
     action = policy[here]
     step = env.step(key, here, action)
