@@ -319,7 +319,7 @@ def test_an_interrupt_lets_a_worker_leave_a_checkpoint(tmp_path: Path) -> None:
     assert "seed 0: it leaves a checkpoint before it stops; interrupt again to stop it at once" in output
     assert "Traceback" not in output
     assert output.strip().endswith("130")
-    assert max(int(path.stem) for path in out.rglob("*.ckpt")) > 3, "the driver's own is of the first step"
+    assert max(int(path.stem) for path in out.rglob("*.ckpt")) > 1, "the driver's own is of the first step"
     flag.touch()
     runner.run(Rescued(flag=str(flag)), out, quiet())
     assert set(load_results(out)["value"]) == {float(sum(range(2000)))}
