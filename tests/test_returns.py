@@ -213,8 +213,15 @@ def test_a_lopsided_row_is_told(call: Any) -> None:
     assert variance[0] > 1.7 * truth
     integral = ubex.value_variance(posterior, [0, 0, 0], 0.5, estimator="integral")
     np.testing.assert_allclose(integral.v[0], truth, rtol=0.03)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not ubex.policy_difference(posterior, [0, 0, 0], [[1.0], [1.0], [1.0]], 0.5).variance.any(), "they never part"
+    support, counts = support.repeat(2, axis=1), counts.repeat(2, axis=1)
+    two = ubex.DirichletNormal(
+        2, 2, support=support, concentration=counts, **{**settings, "reward_mean": [[0.0] * 2, [1.0] * 2]}
+    )
     with pytest.warns(UbexWarning, match="changes values most"):
-        ubex.policy_difference(posterior, [0, 0, 0], [[1.0], [1.0], [1.0]], 0.5)
+        ubex.policy_difference(two, [0, 0, 0], [1, 0, 0], 0.5)
     sparse = ubex.SparsePosterior(
         [[[0, 1]], [[2, 2]], [[2, 2]]], [[[2.94, 0.06]], [[1.0, 0.0]], [[1.0, 0.0]]], [[0.0], [1.0], [0.0]], 0.0
     )

@@ -183,9 +183,11 @@ def policy_difference(
         return where_they_part(problem.mean, choices, discount, found)
     sides = tuple(solve(problem, choice, discount) for choice in (policy, other))
     mean, variance, converged, own = _difference(problem.rows, jnp.asarray(problem.mean.r), sides, discount, first_order)
-    doubts.closed_form(name, "first-order" if first_order else "full", bool(converged), own)
     found = PolicyDifference(np.asarray(mean), np.asarray(jnp.maximum(variance, 0.0)), bool(converged), name)
-    return where_they_part(problem.mean, (sides[0].policy, sides[1].policy), discount, found)
+    found = where_they_part(problem.mean, (sides[0].policy, sides[1].policy), discount, found)
+    if found.variance.any():
+        doubts.closed_form(name, "first-order" if first_order else "full", bool(converged), own)
+    return found
 
 
 def where_they_part(mean: MDP, policies: tuple[ArrayOrHost, ...], discount: float, found: PolicyDifference) -> PolicyDifference:
