@@ -9,6 +9,7 @@ import pandas as pd
 from drawing import as_svg
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 import ubex
 from ubex.experiments.pendulum import PAPER_METHODS
@@ -18,10 +19,10 @@ from ubex.runs import metrics
 HERE = Path(__file__).resolve().parent
 RUNS, PICTURE = HERE.parents[1] / "results" / "locomotion", HERE / "locomotion.svg"
 TASKS, METRIC = {"halfcheetah": "HalfCheetah", "walker2d": "Walker2D", "ant": "Ant"}, "mean_return_last_10"
-APART = 700
+APART = 1_200
 """Steps between the published points of two methods, which would hide each other."""
-LONG, LAST_PUBLISHED = "-long", 100_000
-"""How the folder of five other seeds ends, which went on for longer, and the last published points next to them."""
+OTHERS, LAST_PUBLISHED = ("-long", "-third"), 150_000
+"""How the folders of five other seeds each end, which went on for longer, and the last published points next to them."""
 
 
 def draw() -> Figure:
@@ -30,6 +31,7 @@ def draw() -> Figure:
     for axes, (task, title) in zip(figure.subplots(1, len(TASKS)), TASKS.items(), strict=True):
         draw_task(axes, task)
         axes.set(title=title, xlabel="steps in the environment")
+        axes.xaxis.set_major_locator(MaxNLocator(4))
         axes.xaxis.set_major_formatter("{x:,.0f}")
     figure.axes[0].set_ylabel("return, mean of ten evaluations")
     lines, labels = figure.axes[0].get_legend_handles_labels()
@@ -40,13 +42,14 @@ def draw() -> Figure:
 def draw_task(axes: Axes, task: str) -> None:
     """The curves and points of one task."""
     published = metrics.published()
-    longer = any((RUNS / f"{task}-{method}{LONG}").is_dir() for method in PAPER_METHODS)
+    longer = any((RUNS / f"{task}-{method}{end}").is_dir() for method in PAPER_METHODS for end in OTHERS)
     for number, (method, look) in enumerate(charts.method_looks(PAPER_METHODS).items()):
         style = figures.line_style(look) | {"marker": ""}
         last = band(axes, RUNS / f"{task}-{method}", f"{method}, five seeds", style)
-        other = RUNS / f"{task}-{method}{LONG}"
-        if other.is_dir():
-            band(axes, other, f"{method}, five other seeds", style | {"linestyle": "-", "linewidth": 3.0})
+        others = [run for end in OTHERS if (run := RUNS / f"{task}-{method}{end}").is_dir()]
+        for number_of_run, run in enumerate(others):
+            label = f"{method}, five other seeds" + " each" * (len(others) > 1) if number_of_run == 0 else "_"
+            band(axes, run, label, style | {"linestyle": "-", "linewidth": 3.0})
         of_task = (published["environment"] == f"pybullet-{task}") & (published["metric"] == METRIC)
         rows = published[of_task & (published["method"] == method)]
         theirs = rows[rows["steps"] <= (LAST_PUBLISHED if longer else last)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from deep.tiny import LINE, config, drifting
-from ubex.deep import host, loop, seeds
+from ubex.deep import host, loop, seeds, steps
 from ubex.deep.buffer import unpack
 from ubex.deep.config import DeepConfig
 from ubex.deep.seeds import HostState
@@ -62,7 +63,7 @@ class Going:
     def __init__(self, settings: DeepConfig, env: HostedEnv | list[HostedEnv], *states: HostState) -> None:
         envs = env if isinstance(env, list) else [env]
 
-        def ask(method: str, words: Any, apart: bool) -> Any:
+        def ask(method: str, words: Any) -> Any:
             return {k: answer(envs[k], method, given) for k, given in words.items()}
 
         self.loop = host.HostLoop(settings, envs[0], ask=ask if len(envs) > 1 else None)
@@ -165,6 +166,41 @@ def test_an_episode_that_does_not_come_back_is_begun_anew(caplog: pytest.LogCapt
     assert "drifting does not give the same episode for the same seed and actions: going on at step 13" in caplog.text
     assert (run.state.step, run.state.elapsed, run.state.begun) == (15, 2, 3)
     assert float(run.state.data[13, 0]) == 1.0, "the start of an episode"
+
+
+@pytest.mark.parametrize("method", ["exact-ube", "sac"])
+def test_the_device_is_busy_with_rounds_before_the_host_looks_at_the_action(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a model; `sac` learns from the newest transition too."""
+    seen, actions, settings = list[str](), list[Any](), config(method=method)
+
+    def chosen(*given: Any) -> Any:
+        actions.append(steps.act(*given))
+        return actions[-1]
+
+    def looked(x: Any, *rest: Any) -> Any:
+        seen.extend(["look"] * any(x is action for action in actions))
+        return np.asarray(x, *rest)
+
+    class Watched(Breaking):
+        def step(self, action: Any) -> Any:
+            seen.append("step")
+            return super().step(action)
+
+    def started(*given: Any) -> Any:
+        seen.append("rounds")
+        return steps.rounds_after(*given)
+
+    monkeypatch.setattr(host, "steps", SimpleNamespace(**{**vars(steps), "act": chosen, "rounds_after": started}))
+    monkeypatch.setattr(host, "np", SimpleNamespace(**{**vars(np), "asarray": looked}))
+    env = hosted(drifting())
+    going, goal = new(settings, env._replace(env=Watched(env.env, 1000))), settings.initial_steps + 2
+    run = going.loop.ready(going.now, goal)
+    while run.state.step < goal:
+        run, _ = going.loop.piece(run, goal)
+    once = ["rounds", "look", "step"] if settings.model_based else ["look", "step", "rounds"]
+    assert seen == ["look", "step"] * settings.initial_steps + once * 2
 
 
 def test_sac_is_the_compiled_loop() -> None:

@@ -44,9 +44,6 @@ def test_they_answer_as_here_and_fail_alone() -> None:
             np.testing.assert_array_equal(there.observation, moved.observation)
             assert there[1:] == moved[1:]
             assert there.truncated, "the horizon goes with it"
-        crew("reset", {1: (0, 9)}, True)
-        apart, moved = crew("step", {1: (action, 0, 1)})[1], here.step(action, 0, 1)
-        np.testing.assert_array_equal(apart.observation, moved.observation, "its episode is still under way")
         crew.processes[0].kill()
         answers = crew("step", {0: (action, 7, 0), 1: (action, 7, 0)})
         assert isinstance(answers[0], InputError)

@@ -9,19 +9,26 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 import ubex
+from ubex import Agent
 from ubex.deep import steps
+from ubex.envs.adapter import answer
 from ubex.experiments import train_deep
 from ubex.experiments.spec import Outcome, SeedError
 from ubex.experiments.train_deep import AGENT_FILE, TrainDeep
 from ubex.learn import together
+from ubex.learn.crew import Maker
+from ubex.learn.deep_agent import DeepBackend
+from ubex.learn.together import SeedsLearner, Shown
 from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.jobs import JobContext
 
@@ -181,3 +188,62 @@ def test_a_broken_environment_stops_its_seed_alone(tmp_path: Path) -> None:
         assert not (tmp_path / "a" / f"seed-{seed}").exists()
     for seed in set(found) - set(failed):
         assert found[seed] == whole[seed], "to the last bit"
+
+
+class Beside:
+    """Seeds whose evaluations have environments of their own, which answer when they may."""
+
+    def __init__(self, every: int = 25, breaks: int = -1) -> None:
+        agent = Agent("sac", "uneven:Uneven", **SETTINGS)
+        assert isinstance(agent.backend, DeepBackend)
+        maker = Maker("uneven:Uneven", {}, None, agent.backend.config.scaled_observations)
+        self.may, here = threading.Event(), [maker(), maker()]
+        there = [maker(), maker._replace(settings={"breaks": breaks})()]
+
+        def ask(method: str, words: Any) -> Any:
+            return {k: answer(here[k], method, given) for k, given in words.items()}
+
+        def ask_apart(method: str, words: Any) -> Any:
+            self.may.wait()
+            return {k: answer(there[k], method, given) for k, given in words.items()}
+
+        keys = jax.random.split(jax.random.key(0))
+        self.learner = SeedsLearner.of(agent.backend, keys, every, 1, ask=ask, ask_apart=ask_apart, other=maker())
+        self.now = self.learner.ready(self.learner.restore(self.learner.blank({})), 60)
+
+    def to(self, step: int) -> list[Shown]:
+        """What showed on the way to a step."""
+        found = list[Shown]()
+        while self.now.state.step < step:
+            self.now, shown = self.learner.advance(self.now, 60)
+            if isinstance(shown, Exception):
+                raise shown
+            found += [] if shown is None else [shown]
+        return found
+
+
+def test_training_goes_on_while_seeds_are_evaluated() -> None:
+    slow, quick = Beside(), Beside()
+    quick.may.set()
+    assert not any(shown.evaluations for shown in slow.to(40)), "fifteen steps after it was asked for"
+    assert not slow.learner.idle(slow.now)
+    slow.may.set()
+    late = slow.learner.awaited(slow.now)
+    assert late is not None
+    assert {k: one.step for k, one in late.evaluations.items()} == {0: 25, 1: 25}
+    found = [shown.evaluations for shown in quick.to(60) if shown.evaluations]
+    assert [one[0].step for one in found] == [25, 50]
+    again = [shown.evaluations for shown in slow.to(60) if shown.evaluations]
+    assert slow.learner.idle(slow.now), "nothing is under way at the goal"
+    assert again[0] == late.evaluations
+    assert again == found, "it does not matter when it comes"
+    jax.tree.map(np.testing.assert_array_equal, slow.learner.saved(slow.now).data, quick.learner.saved(quick.now).data)
+
+
+def test_a_seed_whose_evaluation_fails_is_out_alone() -> None:
+    broken = Beside(breaks=3)
+    broken.may.set()
+    found = [shown.evaluations for shown in broken.to(60) if shown.evaluations]
+    assert [list(one) for one in found] == [[0], [0]]
+    assert broken.now.errors[0] == ""
+    assert broken.now.errors[1] == "Uneven failed at step 25, in episode 0 of an evaluation: OSError: cable"

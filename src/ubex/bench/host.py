@@ -75,7 +75,7 @@ def measure(settings: Host, method: str) -> dict[str, Any]:
     maker = Maker(settings.env, {}, None, config.scaled_observations)
     first = config.initial_steps + config.retrain_every
     with Crew(maker, number) if number > 1 else contextlib.nullcontext() as ask:
-        learner = SeedsLearner.of(backend, jax.random.split(jax.random.key(0), number), sys.maxsize, 1, ask)
+        learner = SeedsLearner.of(backend, jax.random.split(jax.random.key(0), number), sys.maxsize, 1, ask=ask)
         run = learner.restore(learner.blank({}))
         run = run._replace(state=run.state._replace(capacity=first + settings.steps))  # programs are compiled for all steps
         run = driver.advance(learner, run, first, lambda *_: True)

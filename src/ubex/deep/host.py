@@ -1,8 +1,9 @@
 """The deep loop for environments that live on the host: the pieces of `steps.py`, driven from Python, for K seeds in lockstep.
 
-While the environments make a step, the device is already busy with the gradient rounds after it: agents with a model do not
-need the new transitions for them. `sac` does, and waits for them. Randomness depends on a seed's key and on the numbers of the
-step and the episode alone, as in the compiled loop, so a run that was stopped goes on as if it had not been.
+Agents with a model do not need the newest transition for their gradient rounds, so the rounds after a step are started before
+its action has come: while the host looks at it and the environments move, the device is never idle. `sac` waits for them.
+Randomness depends on a seed's key and on the numbers of the step and the episode alone, as in the compiled loop, so a run that
+was stopped goes on as if it had not been.
 
 An environment's own state is not saved, but made again: its episode began with a seed that is known, and the actions since are
 in the data. Where other observations or rewards come back, a new episode begins.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -37,10 +39,16 @@ from ubex.types import InputError
 
 LOG = logging.getLogger("ubex")
 LOSSES = ("critic_loss", "actor_loss", "u_loss")
-Ask = Callable[[str, Mapping[int, tuple[Any, ...]], bool], Mapping[int, Any]]
-"""(method of `HostedEnv`, its arguments for some seeds, apart) -> what their environments answer, or an InputError.
+Ask = Callable[[str, Mapping[int, tuple[Any, ...]]], Mapping[int, Any]]
+"""(method of `HostedEnv`, its arguments for some seeds) -> what their environments answer, or an InputError."""
 
-Environments apart are others of the same kind, in which no episode of training is under way."""
+
+def here(env: HostedEnv) -> Ask:
+    """Asks an environment of this process."""
+    return lambda method, words: {k: answer(env, method, given) for k, given in words.items()}
+
+
+Actions = Float[Array, "K A"] | Float[np.ndarray, "K A"]
 
 
 class Rounds(NamedTuple):
@@ -62,8 +70,8 @@ class HostRun(NamedTuple):
     """Of the episodes under way; NaN where one is still to be begun, or made again."""
     total: Float[np.ndarray, " K"]
     """Their returns so far."""
-    action: Float[np.ndarray, "K A"] | None = None
-    """What is done next; None where it is still to be chosen."""
+    action: Actions | None = None
+    """What is done next, which the device may still be busy with; None where it is still to be chosen."""
     buffers: ModelBuffer | None = None
     on_device: Float[Array, "K C D"] | None = None
     """The transitions."""
@@ -78,8 +86,12 @@ class HostRun(NamedTuple):
     outlook: Outlook | None = None
     """What their rollouts looked like."""
     last: Rounds | None = None
+    earlier: Rounds | None = None
+    """Those before the action that is done next, which it depends on."""
     sound: HostState | None = None
     """Where to go back to at a loss that is not finite."""
+    under_way: Future[Any] | None = None
+    """What is made beside the run, for whoever asked for it."""
 
     @property
     def living(self) -> list[int]:
@@ -96,8 +108,6 @@ class HostLoop:
     """What it is; of a single seed, also where it lives."""
     ask: Ask | None = field(default=None, kw_only=True)
     """Where the environments of several seeds live."""
-    apart: HostedEnv | None = field(default=None, kw_only=True)
-    """Of a single seed: another environment, in which no episode of training is under way."""
     names: Sequence[int] = field(default=(), kw_only=True)
     """Numbers of the seeds, as people know them; without them they are counted from 0."""
     clock: Clock = field(default_factory=Clock, kw_only=True)
@@ -171,21 +181,19 @@ class HostLoop:
             return self._begin(run), None
         return self._choose(run) if run.action is None else self._move(run, run.action, goal)
 
-    def asked(
-        self, run: HostRun, method: str, words: Mapping[int, tuple[Any, ...]], apart: bool = False
-    ) -> tuple[HostRun, dict[int, Any]]:
+    def asked(self, run: HostRun, method: str, words: Mapping[int, tuple[Any, ...]]) -> tuple[HostRun, dict[int, Any]]:
         """What the environments of some seeds answer; those that fail are out, and where none would be left, it raises."""
         with self.clock.measure("environment"):
-            if self.ask is None:
-                env = self.apart if apart and self.apart is not None else self.env
-                answers: Mapping[int, Any] = {k: answer(env, method, given) for k, given in words.items()}
-            else:
-                answers = self.ask(method, words, apart) if words else {}
-        wrong = {k: said for k, said in answers.items() if isinstance(said, InputError)}
+            answers = (self.ask or here(self.env))(method, words)
+        return self.told(run, answers)
+
+    def told(self, run: HostRun, answers: Mapping[int, Any]) -> tuple[HostRun, dict[int, Any]]:
+        """The same of answers that have come."""
+        wrong = {k: said for k, said in answers.items() if isinstance(said, InputError) and not run.errors[k]}
         if wrong and len(wrong) == len(run.living):
             raise next(iter(wrong.values()))
         run = self._out(run, {k: str(error) for k, error in wrong.items()})
-        return run, {k: said for k, said in answers.items() if k not in wrong}
+        return run, {k: said for k, said in answers.items() if not isinstance(said, InputError)}
 
     def _out(self, run: HostRun, wrong: Mapping[int, str]) -> HostRun:
         """The run without the seeds that went wrong."""
@@ -230,13 +238,13 @@ class HostLoop:
         return run._replace(state=state, observation=observation, total=total)
 
     def _choose(self, run: HostRun) -> tuple[HostRun, FloatingPointError | None]:
-        """Sampled actions, after the rounds before them are done; with a model, their own rounds are started."""
+        """Sampled actions; with a model, the rounds after them are started at once, and what came of both shows in `_move`."""
         index, number = self._place(run.state)
         if index >= 0 and (number == 0 or run.sound is None):
             run, error = self._secure(run)
             if error is not None:
                 return run, error
-        pending = ~np.isnan(run.state.pending).any(axis=1)
+        pending = ~np.isnan(np.asarray(run.state.pending)).any(axis=1)
         if pending[run.living].all():
             return run._replace(action=run.state.pending), None
         modelled = index >= 0 and self.config.model_based and not pending[run.living].any()
@@ -249,20 +257,24 @@ class HostLoop:
                 drawn = (steps.initial_keys(self.config, run.state.key), None)
                 keys = (index, *(drawn if index < 0 else steps.all_step_keys(self.config, run.state.key, np.int32(index))))
             known = (keys[1], np.int32(number), run.state.agent.actor, run.observation)
-            action = np.asarray(steps.act(self.config, self.env.task, *known))
-        run, error = self._without(run._replace(keys=keys), self._losses(run))
+            action = steps.act(self.config, self.env.task, *known)
+        run = run._replace(keys=keys)
+        if modelled:
+            ahead = self._learn(run, number, run.state.step)
+            return ahead._replace(action=action, earlier=run.last, state=ahead.state._replace(pending=action)), None
+        run, error = self._without(run, self._losses(run, run.last))
         if error is not None:
             return run, error
-        action = np.where(pending[:, None], run.state.pending, action)
-        if modelled:
-            run = self._learn(run, number, run.state.step)
-            run = run._replace(state=run.state._replace(pending=action))
-        return run._replace(action=action), None
+        with self.clock.measure("device"):
+            return run._replace(action=np.where(pending[:, None], run.state.pending, np.asarray(action))), None
 
-    def _move(
-        self, run: HostRun, action: Float[np.ndarray, "K A"], goal: int
-    ) -> tuple[HostRun, dict[int, Episode] | FloatingPointError | None]:
-        """A step in the environments; without a model, its rounds are started."""
+    def _move(self, run: HostRun, chosen: Actions, goal: int) -> tuple[HostRun, dict[int, Episode] | FloatingPointError | None]:
+        """A step in the environments, once the rounds before it are done; without a model, its own rounds are started."""
+        run, error = self._without(run, self._losses(run, run.earlier))
+        if error is not None:
+            return run, error
+        with self.clock.measure("device"):
+            action = np.asarray(chosen)
         step, (index, number) = run.state.step, self._place(run.state)
         words = {k: (action[k], step, int(run.state.elapsed[k]), self._episode(run.state, k)) for k in run.living}
         run, moved = self.asked(run, "step", words)
@@ -274,7 +286,7 @@ class HostLoop:
                 run = self._learn(run, number, step)
         over = [k for k, one in moved.items() if one.terminated or one.truncated]
         if over or run.state.step >= goal:
-            run, error = self._without(run, self._losses(run))
+            run, error = self._without(run, self._losses(run, run.last))
             if error is not None:
                 return run, error
         over = [k for k in over if not run.errors[k]]
@@ -352,7 +364,7 @@ class HostLoop:
 
     def _secure(self, run: HostRun) -> tuple[HostRun, FloatingPointError | None]:
         """Remembers the run as it is now, to go back to when a loss is not finite."""
-        wrong = self._losses(run)
+        wrong = self._losses(run, run.last)
         with self.clock.measure("device"):
             sound = np.asarray(steps.finite(run.state.agent))
         text = f"a weight is not finite at step {run.state.step}"
@@ -361,9 +373,8 @@ class HostLoop:
             run = run._replace(sound=run.state._replace(agent=steps.copied(run.state.agent)))
         return run, error
 
-    def _losses(self, run: HostRun) -> dict[int, str]:
-        """What was wrong with the last rounds of some seeds, if anything."""
-        last = run.last
+    def _losses(self, run: HostRun, last: Rounds | None) -> dict[int, str]:
+        """What was wrong with some seeds in the last rounds, or in those before, if anything."""
         with self.clock.measure("device"):
             bad = np.zeros(len(run.errors), bool) if last is None else np.asarray(last.bad)
         wrong = [k for k in run.living if bad[k]]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from ubex.deep import agents, dynamics, refills, termination
 from ubex.deep.agents import AgentState, Info
@@ -38,7 +38,7 @@ class HostState(NamedTuple):
     """What made the rollouts, which are not held: so they can be made again."""
     data: Float[np.ndarray, "*k C D"]
     """All transitions so far, oldest first; in a run there are free places after them, which are written in place."""
-    pending: Float[np.ndarray, "*k A"]
+    pending: Float[Array | np.ndarray, "*k A"]
     """The action of the next step where its gradient rounds were made already, but the environment failed; else NaN."""
     step: int
     """Steps in each environment so far, which is the number of transitions."""

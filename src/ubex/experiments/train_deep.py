@@ -141,20 +141,26 @@ class TrainDeep(Experiment):
         maker = Maker(self.env, self.parsed("env_args"), self.horizon, backend.config.scaled_observations)
 
         def record(run: HostRun, shown: Shown) -> tuple[driver.Rows, bool]:
-            step, seen = run.state.step, {k: learner.shown(run, k) for k in shown.evaluations}
-            returns = [(k, step, one.reward) for k, one in shown.episodes.items()]
-            evaluated = [(k, step, value) for k, value in shown.evaluations.items()]
-            for k, one in shown.episodes.items():
-                context.measure(seeds[k], step, "step", {self.live["return"]: one.reward, **one.losses})
-            for k, value in shown.evaluations.items():
-                context.measure(seeds[k], step, "step", {self.live["evaluation"]: value, **seen[k]})
-            names = sorted({name for one in seen.values() for name in one})
-            inside = {name: table([(k, step, one[name]) for k, one in seen.items() if name in one]) for name in names}
+            seen = shown.evaluations
+            returns = [(k, one.step, one.reward) for k, one in shown.episodes.items()]
+            evaluated = [(k, one.step, one.value) for k, one in seen.items()]
+            for k, episode in shown.episodes.items():
+                context.measure(seeds[k], episode.step, "step", {self.live["return"]: episode.reward, **episode.losses})
+            for k, one in seen.items():
+                context.measure(seeds[k], one.step, "step", {self.live["evaluation"]: one.value, **one.inside})
+            names = sorted({name for one in seen.values() for name in one.inside})
+            inside = {
+                name: table([(k, one.step, one.inside[name]) for k, one in seen.items() if name in one.inside])
+                for name in names
+            }
             return {"return": table(returns), "evaluation": table(evaluated), **inside}, True
 
-        with out_of_memory(number), Crew(maker, number) if number > 1 else contextlib.nullcontext() as ask:
+        with out_of_memory(number), contextlib.ExitStack() as crews:
+            asked: dict[str, Any] = {"other": maker()}
+            if number > 1:
+                asked |= {name: crews.enter_context(Crew(maker, number)) for name in ("ask", "ask_apart")}
             keys = jnp.stack([cell.key(seed) for seed in seeds])
-            learner = SeedsLearner.of(backend, keys, self.evaluate_every, self.evaluation_episodes, ask, seeds, maker())
+            learner = SeedsLearner.of(backend, keys, self.evaluate_every, self.evaluation_episodes, seeds, **asked)
             try:
                 done = driver.run(learner, self.steps, context, record, CHECKPOINT_SECONDS, rescue=True)
                 run, final = learner.evaluate(done.state, done.state.living)
@@ -163,17 +169,17 @@ class TrainDeep(Experiment):
                 said = notes.get("errors", [""] * number)
                 kept = f"; there is a checkpoint of step {notes['rows']}" if notes else ""
                 return {seed: SeedError(f"seed {seed}: {why or error}{kept}") for seed, why in zip(seeds, said, strict=True)}
-        state, found, best = learner.saved(run), dict[int, Outcome | SeedError](), max(final, key=lambda k: final[k])
+        state, found, best = learner.saved(run), dict[int, Outcome | SeedError](), max(final, key=lambda k: final[k].value)
         for k, seed in enumerate(seeds):
             if run.errors[k]:
                 found[seed] = SeedError(f"seed {seed}: {run.errors[k]}")
                 continue
             agent.restore(alone(state, k))
             self.leave(agent, seed, context, k == best)
-            context.measure(seed, state.step, "step", {self.live["evaluation"]: final[k]})
+            context.measure(seed, state.step, "step", {self.live["evaluation"]: final[k].value})
             curves = {name: curve_of(done.history, name, k) for name in done.history}
             returns, evaluated = curves.pop("return", []), curves.pop("evaluation", [])
-            found[seed] = outcome(returns, [*evaluated, (state.step, final[k])], curves)
+            found[seed] = outcome(returns, [*evaluated, (state.step, final[k].value)], curves)
         return found
 
     def leave(self, agent: Agent, seed: int, context: Context, best: bool) -> None:

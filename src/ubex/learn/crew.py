@@ -60,14 +60,11 @@ class Crew:
             process.kill()
             process.join()
 
-    def __call__(self, method: str, words: Mapping[int, tuple[Any, ...]], apart: bool = False) -> dict[int, Any]:
-        """What the environments of some seeds answer, or an InputError; all are asked before the first answer is awaited.
-
-        Those apart are made when they are first asked, in the same processes.
-        """
+    def __call__(self, method: str, words: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
+        """What the environments of some seeds answer, or an InputError; all are asked before the first answer is awaited."""
         for seed, given in words.items():
             with contextlib.suppress(OSError):  # it died: the end of its stream is seen below
-                self.connections[seed].send((method, given, apart))
+                self.connections[seed].send((method, given))
         return {seed: self._answer(seed, given[1 if method == "step" else 0]) for seed, given in words.items()}
 
     def _answer(self, seed: int, number: int) -> Any:
@@ -83,13 +80,10 @@ def serve(connection: Connection, make: Maker, parent: int) -> None:
     """What a process does: it answers, until there is nobody left to ask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt at the terminal is for those who ask
     die_with_parent()
-    envs = {False: made(make)}
+    env = made(make)
     with contextlib.suppress(EOFError, OSError):
         while os.getppid() == parent:
-            method, words, apart = connection.recv()
-            if apart not in envs:
-                envs[apart] = made(make)
-            env = envs[apart]
+            method, words = connection.recv()
             connection.send(env if isinstance(env, InputError) else adapter.answer(env, method, words))
 
 
