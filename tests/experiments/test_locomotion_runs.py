@@ -72,6 +72,16 @@ def test_means_at_fewer_steps_are_rows_with_those_steps(tmp_path: Path) -> None:
     assert dict(zip(compared["steps"], compared["published_mean"], strict=True)) == {20_000: 655.73, 50_000: 1273.88}
 
 
+def test_a_run_that_was_stopped_has_the_means_that_it_came_to() -> None:
+    experiment = Locomotion.of("paper", tasks=("halfcheetah",), methods=("sac",))
+    shown = {"evaluation": [(step, float(step)) for step in range(1000, 101_000, 1000)], "return": [(900, 7.0)]}
+    found = experiment.course(experiment.cells()[0]).given(shown, 100_000).until(100_000, "steps")
+    means = {mark: scalars["mean_return_last_10"] for mark, scalars in found.earlier.items()}
+    assert means == {20_000: 15_500.0, 50_000: 45_500.0, 100_000: 95_500.0}
+    assert found.scalars == {}, "nothing of 200,000 steps"
+    assert set(found.curves) == {"return", "smoothed_return", "training_return"}
+
+
 def test_evaluations_at_odd_steps_come_on_a_common_grid() -> None:
     odd = Outcome({}, {"evaluation": Curve("step", [1013, 2950, 3000], [1.0, 2.0, 3.0])})
     found = summed_up(odd, 1000, 3000)

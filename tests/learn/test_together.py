@@ -31,6 +31,7 @@ from ubex.learn.deep_agent import DeepBackend
 from ubex.learn.together import SeedsLearner, Shown
 from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.jobs import JobContext
+from ubex.runs.store import SO_FAR, from_json
 
 UNEVEN = """
 import gymnasium, numpy as np, signal
@@ -117,12 +118,17 @@ def test_killed_and_continued_is_as_if_it_had_not_been(tmp_path: Path) -> None:
     assert killed.returncode == -signal.SIGKILL
     notes = CheckpointFolder(tmp_path / "a" / "c").notes() or {}
     assert 20 < notes["rows"] < 35
+    early = {int(seed): from_json(one) for seed, one in json.loads((tmp_path / "a" / "c" / SO_FAR).read_text()).items()}
     again = run(TASK, [0, 1], tmp_path / "a")
     for seed in (0, 1):
         mine, other = again[seed], straight[seed]
         assert isinstance(mine, Outcome)
         assert isinstance(other, Outcome)
         assert mine == other
+        (last, scalars), curves = *early[seed].earlier.items(), early[seed].curves
+        assert (last, early[seed].scalars, early[seed].earlier_unit) == (15, {}, "steps"), "the last evaluation before"
+        assert scalars["final_evaluation"] == curves["evaluation"].values[-1] == other.curves["evaluation"].values[0]
+        assert list(curves["return"].values) == other.curves["return"].values[: len(curves["return"].index)]
         agents = [(tmp_path / name / f"seed-{seed}" / AGENT_FILE).read_bytes() for name in "ab"]
         assert agents[0] == agents[1]
     first, second = (straight[seed] for seed in (0, 1))

@@ -13,10 +13,11 @@ import pytest
 
 from ubex import cli, load_curves, load_results
 from ubex.experiments.deep_sea import DeepSea
-from ubex.runs import folder, keep
+from ubex.runs import folder, keep, store
+from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.records import Curve, Outcome
 from ubex.runs.runner import describe
-from ubex.runs.store import Store
+from ubex.runs.store import SO_FAR, Store
 from ubex.types import InputError
 
 METHODS = ("exact-ube", "pombu")
@@ -155,6 +156,37 @@ def test_what_cannot_be_kept_is_one_line_and_changes_nothing(run: Path, capsys: 
     assert texts(Path("results/deep-sea/some-run")) == before
     assert not Path("x").exists()
     assert texts(Path("full")) == {"mine.txt": "mine"}
+
+
+def test_unfinished_seeds_are_kept_as_far_as_they_have_come(tmp_path: Path) -> None:
+    place, spec = write_run(tmp_path / "run"), folder.read_spec(tmp_path / "run")
+    cell, other = store.cells_of(spec)[:2]
+    (place / "cells" / cell.id / "seed-1" / "done.json").unlink()
+    shown = Outcome({"total_regret": 3.0, "other": 4.0}, {"loss": Curve("episode", [1], [0.5])}, {1: {"other": 2.0}})
+    for one, seeds in ((cell, [1]), (other, [0, 1])):
+        beside = CheckpointFolder(place / "cells" / one.id / f"checkpoints-{'-'.join(map(str, seeds))}")
+        beside.root.mkdir(parents=True)
+        beside.leave(SO_FAR, store.as_text({seed: shown.until(9, "episodes") for seed in seeds}))
+    kept = keep.keep(place, tmp_path / "kept", ["loss"], unfinished=True)
+    before, after = folder.load_results(place), folder.load_results(kept)
+    names = ["environment", "method", "seed", "metric", "episodes", "value"]
+    of_seed = (after["seed"] == 1) & (after["episodes"].isin([1, 9]))
+    assert {tuple(row) for row in after[of_seed][names[3:]].to_numpy()} == {
+        ("other", 1, 2.0),
+        ("total_regret", 9, 3.0),
+        ("other", 9, 4.0),
+    }, "what has finished counts, and not what it had shown before"
+    assert len(after) == len(before), "three rows in place of three"
+    curves = folder.load_curves(kept)
+    assert set(curves["metric"]) == {"loss"}
+    assert len(curves) == 2 * len(spec["cells"]) * 2 - 1
+    plain = folder.load_results(keep.keep(place, tmp_path / "plain"))
+    assert len(plain) == len(before), "the tables as they stand"
+    (beside.root / SO_FAR).write_text("{")
+    with pytest.raises(InputError, match=r"so-far.json is damaged: continue the run, which makes it anew"):
+        keep.keep(place, tmp_path / "kept", unfinished=True)
+    with pytest.raises(InputError, match="--wide has one line per seed, and --unfinished several: give one of the two"):
+        keep.keep(place, tmp_path / "kept", unfinished=True, wide=True)
 
 
 def test_a_run_without_a_finished_seed_is_refused(tmp_path: Path) -> None:

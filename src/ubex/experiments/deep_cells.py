@@ -70,9 +70,13 @@ def learn(
             context.measure(seed, state.segment, "episode", shown)
         return {"values": values[None]}, bool((state.bad < 0).any())
 
+    def so_far(history: driver.Rows) -> Mapping[int, Outcome]:
+        episode = len(history["values"])
+        return {seed: outcome(history["values"][:, k]).until(episode, "episodes") for k, seed in enumerate(seeds)}
+
     with out_of_memory(len(keys)):
         learner = SegmentLearner(config, env, jnp.stack(keys), episodes)
-        run = driver.run(learner, episodes, context, record, CHECKPOINT_SECONDS)
+        run = driver.run(learner, episodes, context, record, CHECKPOINT_SECONDS, so_far=so_far)
     return Curves(np.ascontiguousarray(np.swapaxes(run.history["values"], 0, 1)), run.state.bad)
 
 

@@ -57,6 +57,10 @@ class Course(TrainDeep):
 
     live: ClassVar[Mapping[str, str]] = {"return": "training_return", "evaluation": "return"}
 
+    def given(self, curves: Mapping[str, Sequence[tuple[float, float]]], steps: int) -> Outcome:
+        """Also the means that were published."""
+        return summed_up(super().given(curves, steps), self.evaluate_every, steps)
+
     def leave(self, agent: Agent, seed: int, context: Context, best: bool) -> None:
         """The agent, and of the best one a film, where pictures can be made here."""
         super().leave(agent, seed, context, best)
@@ -192,9 +196,7 @@ class Locomotion(Experiment):
 
     def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome | SeedError]:
         """All steps; after a stop, on from the last checkpoint."""
-        every, steps = self.horizon, int(cell.settings["steps"])
-        found = self.course(cell).run(cell, seeds, context)
-        return {seed: summed_up(one, every, steps) if isinstance(one, Outcome) else one for seed, one in found.items()}
+        return self.course(cell).run(cell, seeds, context)
 
     def smoke(self) -> Locomotion:
         """The last method, which compiles fastest, on one task, with the smallest sizes."""

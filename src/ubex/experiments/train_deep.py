@@ -155,6 +155,16 @@ class TrainDeep(Experiment):
             }
             return {"return": table(returns), "evaluation": table(evaluated), **inside}, True
 
+        def so_far(history: driver.Rows) -> Mapping[int, Outcome]:
+            found = {}
+            for k, seed in enumerate(seeds):
+                curves = {name: curve_of(history, name, k) for name in history}
+                if curves.get("evaluation"):
+                    last = int(curves["evaluation"][-1][0])
+                    known = {name: [row for row in rows if row[0] <= last] for name, rows in curves.items()}
+                    found[seed] = self.given(known, last).until(last, "steps")
+            return found
+
         with out_of_memory(number), contextlib.ExitStack() as crews:
             asked: dict[str, Any] = {"other": maker()}
             if number > 1:
@@ -162,7 +172,7 @@ class TrainDeep(Experiment):
             keys = jnp.stack([cell.key(seed) for seed in seeds])
             learner = SeedsLearner.of(backend, keys, self.evaluate_every, self.evaluation_episodes, seeds, **asked)
             try:
-                done = driver.run(learner, self.steps, context, record, CHECKPOINT_SECONDS, rescue=True)
+                done = driver.run(learner, self.steps, context, record, CHECKPOINT_SECONDS, rescue=True, so_far=so_far)
                 run, final = learner.evaluate(done.state, done.state.living)
             except (FloatingPointError, InputError) as error:  # of a loss, or of the environment
                 notes = context.checkpoints.notes() or {}
@@ -178,9 +188,14 @@ class TrainDeep(Experiment):
             self.leave(agent, seed, context, k == best)
             context.measure(seed, state.step, "step", {self.live["evaluation"]: final[k].value})
             curves = {name: curve_of(done.history, name, k) for name in done.history}
-            returns, evaluated = curves.pop("return", []), curves.pop("evaluation", [])
-            found[seed] = outcome(returns, [*evaluated, (state.step, final[k].value)], curves)
+            curves["evaluation"] = [*curves.get("evaluation", []), (state.step, final[k].value)]
+            found[seed] = self.given(curves, self.steps)
         return found
+
+    def given(self, curves: Mapping[str, Sequence[tuple[float, float]]], steps: int) -> Outcome:
+        """What a seed gives after so many steps."""
+        inside = {name: rows for name, rows in curves.items() if name not in ("return", "evaluation")}
+        return outcome(curves.get("return", []), curves["evaluation"], inside)
 
     def leave(self, agent: Agent, seed: int, context: Context, best: bool) -> None:
         """What a finished seed leaves on disk; `best` is the one of those that ran together whose last evaluation is best."""

@@ -16,8 +16,10 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from ubex.runs import store
 from ubex.runs.interrupt import Patience
-from ubex.runs.records import Context
+from ubex.runs.records import Context, Outcome
+from ubex.runs.store import SO_FAR
 
 State = TypeVar("State")
 Shown = TypeVar("Shown")
@@ -106,13 +108,14 @@ def run(
     record: Callable[[State, Shown], tuple[Rows, bool]],
     seconds: float = 0.0,
     rescue: bool = False,
+    so_far: Callable[[Rows], Mapping[int, Outcome]] | None = None,
 ) -> Run[State]:
     """Learns up to the goal, on from the newest sound checkpoint; `record` says what to keep of a block, and whether to go on.
 
     There are checkpoints between blocks while the learner is idle, with at least so many seconds between two, and more where
     one takes long. With `rescue` there is another one when an error is raised, for learners whose state is still good then, and
     at an interrupt, which waits until something was done: in between, a state may be half used up. Another interrupt does not
-    wait.
+    wait. `so_far` says what seeds would have given had it ended with the blocks so far; it is left beside every checkpoint.
     """
     notes = context.checkpoints.notes() or {}
     shapes = notes.get("history", {})
@@ -127,6 +130,8 @@ def run(
     def save() -> None:
         known = {"history": {name: table.shape for name, table in history.items()}}
         context.checkpoints.save(learner.done(state), (learner.kept(state), history), {**learner.notes(state), **known})
+        if so_far is not None:
+            context.checkpoints.leave(SO_FAR, store.as_text(so_far(history)))
 
     def report(done: int) -> None:
         nonlocal told, reported, compiling

@@ -71,6 +71,10 @@ class CheckpointFolder:
                 return notes_of(payload, path)
         return None
 
+    def leave(self, name: str, text: str) -> None:
+        """Leaves a file beside the states, in place of an earlier one of that name; it goes with them."""
+        write_atomically(self.root / name, text)
+
     def _newest_first(self) -> list[Path]:
         """By step, not by time stamp: a clock may go backwards."""
         return sorted(self.root.glob(f"*{SUFFIX}"), reverse=True)

@@ -20,7 +20,7 @@ import pandas as pd
 import tyro
 
 from ubex import checks
-from ubex.runs import disk, folder, schema
+from ubex.runs import disk, folder, schema, store
 from ubex.types import InputError
 
 HOME = Path("results")
@@ -44,13 +44,17 @@ class Keep:
     """Keep only these metrics of curves.csv."""
     wide: bool = False
     """Keep one small table instead. It has one line per cell and seed, one column per metric, and numbers of four digits."""
+    unfinished: bool = False
+    """Keep also what deep agents had shown at their newest checkpoint, of seeds that have not finished."""
 
     def __call__(self) -> Path:
         """The folder that the run was kept in."""
-        return keep(self.run, self.target, self.columns, wide=self.wide)
+        return keep(self.run, self.target, self.columns, wide=self.wide, unfinished=self.unfinished)
 
 
-def keep(run: Path, target: Path | None = None, columns: Sequence[str] = (), *, wide: bool = False) -> Path:
+def keep(
+    run: Path, target: Path | None = None, columns: Sequence[str] = (), *, wide: bool = False, unfinished: bool = False
+) -> Path:
     """Copies the small part of a run folder and returns where it is; a run that was kept there before is replaced.
 
     Raises:
@@ -61,7 +65,9 @@ def keep(run: Path, target: Path | None = None, columns: Sequence[str] = (), *, 
     spec = folder.read_spec(run)
     target = HOME / spec["experiment"] / run.resolve().name if target is None else target
     check_free(target, run, spec)
-    files = dict(contents(run, spec, columns, wide))
+    if unfinished and wide:
+        raise InputError("--wide has one line per seed, and --unfinished several: give one of the two")
+    files = dict(contents(run, spec, columns, wide, unfinished))
     with disk.storage(f"make {target}"):
         target.mkdir(parents=True, exist_ok=True)
         for name in FILES - set(files):  # of an earlier call with other options
@@ -94,32 +100,41 @@ def same_run(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {"experiment": spec["experiment"], **settings, "cells": cells, "created": spec.get("created")}
 
 
-def contents(run: Path, spec: Mapping[str, Any], columns: Sequence[str], wide: bool) -> Iterator[tuple[str, str]]:
+def contents(
+    run: Path, spec: Mapping[str, Any], columns: Sequence[str], wide: bool, unfinished: bool
+) -> Iterator[tuple[str, str]]:
     """Names and texts of the files to keep."""
-    results = folder.load_results(run)
-    if results.empty:
-        raise InputError(f"no seed of {run} has finished: there is nothing to keep")
+    early = store.so_far(run, spec) if unfinished else {}
+    results = pd.DataFrame() if early else folder.load_results(run)
+    if results.empty and not early:
+        raise InputError(
+            f"no seed of {run} has finished{', or says how far it has come' * unfinished}: there is nothing to keep"
+        )
     if wide:
         yield folder.WIDE, widened(results, spec).to_csv(index=False, float_format="%.4g")
+    elif early:
+        rows, points = store.tables(store.cells_of(spec), {**early, **store.finished(run, spec)[0]})
+        yield folder.RESULTS, rows.to_csv(index=False)
+        yield folder.CURVES, (chosen(points, columns) if columns else points).to_csv(index=False)
     else:
         for name in (folder.RESULTS, folder.CURVES, folder.TABLES, folder.WIDE):
             if (run / name).is_file() and not (columns and name == folder.CURVES):
                 yield name, (run / name).read_text(encoding="utf-8")
-    if columns:
-        yield folder.CURVES, some_curves(run, columns)
+        if columns:
+            folder.load_curves(run)  # which refuses what is no such table
+            curves = pd.read_csv(run / folder.CURVES, dtype=str, keep_default_na=False)
+            yield folder.CURVES, chosen(curves, columns).to_csv(index=False)
     kept = {**spec, "command": typed(spec.get("command", []))}
     if (spec.get("git") or {}).get("dirty") is not False:
         kept.pop("git", None)  # a commit that the code was not at says nothing
     yield folder.SPEC, json.dumps(kept, indent=1) + "\n"
 
 
-def some_curves(run: Path, columns: Sequence[str]) -> str:
+def chosen(curves: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """The lines of some metrics in the table of curves, as they stand."""
-    folder.load_curves(run)  # which refuses what is no such table
-    curves = pd.read_csv(run / folder.CURVES, dtype=str, keep_default_na=False)
     for column in columns:
         checks.one_of("column", column, dict.fromkeys(curves["metric"]))
-    return curves[curves["metric"].isin(columns)].to_csv(index=False)
+    return curves[curves["metric"].isin(columns)]
 
 
 def typed(command: Sequence[str]) -> list[str]:

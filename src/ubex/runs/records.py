@@ -90,6 +90,10 @@ class Outcome:
     earlier_unit: str = "episodes"
     """The column that `earlier` is counted in: episodes or steps."""
 
+    def until(self, number: int, unit: str) -> Outcome:
+        """What a seed gives that has come this far and goes on: its scalars count as earlier ones."""
+        return Outcome({}, self.curves, {**self.earlier, number: self.scalars}, unit)
+
 
 @dataclass(frozen=True)
 class SeedError:
@@ -147,6 +151,10 @@ class Checkpoints(Protocol):
 
     def notes(self) -> dict[str, Any] | None:
         """The notes of the newest sound state, for states whose shapes depend on what happened before."""
+        ...
+
+    def leave(self, name: str, text: str) -> None:
+        """Leaves a file beside the states, in place of an earlier one of that name; it goes with them."""
         ...
 
 

@@ -6,6 +6,7 @@
     DIR/cells/ID/seed-K/done.json          completion marker with the checksum of the metrics, written last
     DIR/cells/ID/seed-K/error.json         why it failed, where it did
     DIR/cells/ID/checkpoints-SEEDS/        see checkpoint.py
+    DIR/cells/ID/checkpoints-SEEDS/so-far.json   what seeds had shown at the newest one, for experiments that say so
     DIR/artifacts/ID/seed-K/               files that the cell left while it ran: maps, animations
     DIR/results.csv, DIR/curves.csv        tidy tables, made anew from the cells
     DIR/tables.json                        the experiment's own tables
@@ -35,7 +36,10 @@ from ubex.runs.records import Cell, Curve, Outcome
 from ubex.runs.schema import COLUMNS
 from ubex.types import InputError
 
+Outcomes = dict[tuple[str, int], Outcome]
+"""By the id of a cell and the number of a seed."""
 LOCK = ".lock"
+SO_FAR = "so-far.json"
 ARTIFACTS = "artifacts"
 ARTIFACT_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", re.ASCII)
 """No folders, nothing that an address or a shell could stumble over; a leading dot marks files that are being written."""
@@ -57,12 +61,9 @@ class Store:
 
     def __init__(self, root: Path, spec: Mapping[str, Any], lock: IO[str]) -> None:
         """Use `Store.open`."""
-        self.root, self.spec, self._lock = root, spec, lock
-        self.cells = [Cell(spec["experiment"], c["environment"], c["method"], c["settings"]) for c in spec["cells"]]
+        self.root, self.spec, self._lock, self.cells = root, spec, lock, cells_of(spec)
         self.seeds: int = spec["seeds"]
-        self._outcomes: dict[tuple[str, int], Outcome] = {}
-        self.damaged: list[str] = []
-        """What was found broken and will be run again, in words."""
+        self._outcomes, self.damaged = finished(root, spec)
 
     @classmethod
     def open(cls, root: Path, spec: Mapping[str, Any]) -> Store:
@@ -84,9 +85,7 @@ class Store:
         except BaseException:
             lock.close()
             raise
-        store = cls(root, read_spec(root), lock)
-        store._read_finished()
-        return store
+        return cls(root, read_spec(root), lock)
 
     def close(self) -> None:
         """Lets the next process in."""
@@ -133,31 +132,10 @@ class Store:
 
     def write_tables(self) -> None:
         """Writes the tidy tables from what is finished, in the order of the spec: same results, same bytes."""
-        rows: list[dict[str, Any]] = []
-        points: list[dict[str, Any]] = []
-        for cell in self.cells:
-            for seed in range(self.seeds):
-                outcome = self._outcomes.get((cell.id, seed))
-                if outcome is None:
-                    continue
-                head = {
-                    "experiment": cell.experiment,
-                    "environment": cell.environment,
-                    "method": cell.method,
-                    "seed": seed,
-                }
-                rows += [{**head, "metric": m, "value": v, **cell.settings} for m, v in outcome.scalars.items()]
-                for number, scalars in outcome.earlier.items():
-                    settings = {**cell.settings, outcome.earlier_unit: number}
-                    rows += [{**head, "metric": m, "value": v, **settings} for m, v in scalars.items()]
-                for metric, curve in outcome.curves.items():
-                    points += [
-                        {**head, curve.unit: i, "metric": metric, "value": v, **cell.settings}
-                        for i, v in zip(curve.index, curve.values, strict=True)
-                    ]
-        write_atomically(self.root / RESULTS, tidy(rows).to_csv(index=False))
-        if points:
-            write_atomically(self.root / CURVES, tidy(points).to_csv(index=False))
+        rows, points = tables(self.cells, self._outcomes)
+        write_atomically(self.root / RESULTS, rows.to_csv(index=False))
+        if len(points):
+            write_atomically(self.root / CURVES, points.to_csv(index=False))
 
     def note(self, entry: Mapping[str, Any]) -> None:
         """Adds a line to the history."""
@@ -172,19 +150,65 @@ class Store:
             place.mkdir(parents=True, exist_ok=True)
         return place
 
-    def _read_finished(self) -> None:
-        for cell in self.cells:
-            if not (self.root / "cells" / cell.id).is_dir():
+
+def cells_of(spec: Mapping[str, Any]) -> list[Cell]:
+    """The cells of a run."""
+    return [Cell(spec["experiment"], c["environment"], c["method"], c["settings"]) for c in spec["cells"]]
+
+
+def finished(root: Path, spec: Mapping[str, Any]) -> tuple[Outcomes, list[str]]:
+    """What the finished seeds of a run left, and in words what is damaged of it, which will be run again."""
+    found, damaged = Outcomes(), list[str]()
+    for cell in cells_of(spec):
+        if not (root / "cells" / cell.id).is_dir():
+            continue
+        for seed in range(spec["seeds"]):
+            place = root / "cells" / cell.id / f"seed-{seed}"
+            if not (place / "done.json").exists():
                 continue
-            for seed in range(self.seeds):
-                place = self.place(cell, seed)
-                if not (place / "done.json").exists():
-                    continue
-                outcome = read_outcome(place)
-                if outcome is None:
-                    self.damaged.append(f"the metrics of {cell.label}, seed {seed} are damaged")
-                else:
-                    self._outcomes[cell.id, seed] = outcome
+            outcome = read_outcome(place)
+            if outcome is None:
+                damaged.append(f"the metrics of {cell.label}, seed {seed} are damaged")
+            else:
+                found[cell.id, seed] = outcome
+    return found, damaged
+
+
+def as_text(outcomes: Mapping[int, Outcome]) -> str:
+    """What `so_far` reads."""
+    return json.dumps({seed: to_json(one) for seed, one in outcomes.items()})
+
+
+def so_far(root: Path, spec: Mapping[str, Any]) -> Outcomes:
+    """What seeds had shown at their newest checkpoint, of those that have not finished."""
+    found = Outcomes()
+    for cell in cells_of(spec):
+        for path in sorted((root / "cells" / cell.id).glob(f"checkpoints-*/{SO_FAR}")):
+            try:
+                found |= {(cell.id, int(seed)): from_json(one) for seed, one in json.loads(path.read_text()).items()}
+            except (OSError, ValueError, KeyError, TypeError, AttributeError):
+                raise InputError(f"{path} is damaged: continue the run, which makes it anew") from None
+    return found
+
+
+def tables(cells: Sequence[Cell], outcomes: Outcomes) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The tidy tables of scalars and of curves, in the order of the cells."""
+    rows: list[dict[str, Any]] = []
+    points: list[dict[str, Any]] = []
+    order = {cell.id: number for number, cell in enumerate(cells)}
+    for (place, seed), outcome in sorted(outcomes.items(), key=lambda item: (order[item[0][0]], item[0][1])):
+        cell = cells[order[place]]
+        head = {"experiment": cell.experiment, "environment": cell.environment, "method": cell.method, "seed": seed}
+        rows += [{**head, "metric": m, "value": v, **cell.settings} for m, v in outcome.scalars.items()]
+        for number, scalars in outcome.earlier.items():
+            settings = {**cell.settings, outcome.earlier_unit: number}
+            rows += [{**head, "metric": m, "value": v, **settings} for m, v in scalars.items()]
+        for metric, curve in outcome.curves.items():
+            points += [
+                {**head, curve.unit: i, "metric": metric, "value": v, **cell.settings}
+                for i, v in zip(curve.index, curve.values, strict=True)
+            ]
+    return tidy(rows), tidy(points)
 
 
 def hold(root: Path) -> IO[str]:
