@@ -29,10 +29,9 @@ from ubex.deep.agents import Info
 from ubex.deep.buffer import ModelBuffer, empty
 from ubex.deep.clock import Clock
 from ubex.deep.config import DeepConfig
-from ubex.deep.dynamics import Fitted
 from ubex.deep.refills import Refill
 from ubex.deep.rollout import Outlook
-from ubex.deep.seeds import HostState, averages, seed_of
+from ubex.deep.seeds import HostState, averages, described, seed_of, unknown
 from ubex.deep.termination import Termination
 from ubex.envs.adapter import Episode, HostedEnv, Moved, answer
 from ubex.types import InputError
@@ -70,6 +69,8 @@ class HostRun(NamedTuple):
     """Of the episodes under way; NaN where one is still to be begun, or made again."""
     total: Float[np.ndarray, " K"]
     """Their returns so far."""
+    models: Float[np.ndarray, "K M"]
+    """How the last training of the models went, and their rollouts: `seeds.MODELS`, NaN before."""
     action: Actions | None = None
     """What is done next, which the device may still be busy with; None where it is still to be chosen."""
     buffers: ModelBuffer | None = None
@@ -81,10 +82,6 @@ class HostRun(NamedTuple):
     """A segment, and the keys of its steps and rounds."""
     ends: Termination | None = None
     """Where episodes end, once a seed has seen an end: nothing is compiled for it before."""
-    fitted: Fitted | None = None
-    """How the last training of the models went."""
-    outlook: Outlook | None = None
-    """What their rollouts looked like."""
     last: Rounds | None = None
     earlier: Rounds | None = None
     """Those before the action that is done next, which it depends on."""
@@ -122,19 +119,20 @@ class HostLoop:
 
     def shown(self, run: HostRun, seed: int) -> dict[str, float]:
         """What the last rounds of a seed looked like, and its models."""
-        return averages(seed, None if run.last is None else run.last.info, run.fitted, run.outlook)
+        return averages(seed, None if run.last is None else run.last.info, run.models)
 
-    def resumed(self, state: HostState, errors: Sequence[str] = ()) -> HostRun:
+    def resumed(self, state: HostState, errors: Sequence[str] = (), models: Float[np.ndarray, "K M"] | None = None) -> HostRun:
         """A run that goes on. Rounds use their arguments up, and targets start as the same arrays: so it has a copy."""
         number = len(state.episodes)
         nowhere = np.full((number, self.env.task.observation_size), np.nan, np.float32)
         own = state._replace(agent=steps.copied(state.agent))
-        return HostRun(own, tuple(errors) or ("",) * number, nowhere, np.zeros(number))
+        models = unknown(number) if models is None else models
+        return HostRun(own, tuple(errors) or ("",) * number, nowhere, np.zeros(number), models)
 
     def whole(self, run: HostRun) -> HostRun:
         """The run, or the last sound state where an interrupt came while the agent was being used up."""
         lost = run.sound is not None and run.state.agent.log_alpha.is_deleted()
-        return self.resumed(run.sound, run.errors) if lost and run.sound is not None else run
+        return self.resumed(run.sound, run.errors, run.models) if lost and run.sound is not None else run
 
     def saved(self, run: HostRun) -> HostState:
         """What a checkpoint holds: no free places."""
@@ -321,7 +319,7 @@ class HostLoop:
     def _retrain(self, run: HostRun, index: int, number: int) -> HostRun:
         """At the start of a segment new models and new rollouts; where a run goes on, the rollouts that it had again."""
         run = self._synced(run)
-        state, buffers, fitted, outlook, task = run.state, run.buffers, run.fitted, run.outlook, self.env.task
+        state, buffers, models, task = run.state, run.buffers, run.models, self.env.task
         data, place, model, ends = run.on_device, np.int32(index), state.dynamics, state.termination
         assert data is not None
         assert model is not None
@@ -339,10 +337,11 @@ class HostLoop:
         if number == 0:
             made = refills.recorded(index, buffers.written, model, state.agent.actor, in_use)
             buffers, outlook = refill(buffers, made)
+            models = described(fitted, outlook)
             history = refills.needed((*history, made), buffers)
         buffers.written.block_until_ready()
         state = state._replace(dynamics=model, termination=ends, refills=history)
-        return run._replace(state=state, buffers=buffers, ends=in_use, fitted=fitted, outlook=outlook)
+        return run._replace(state=state, buffers=buffers, ends=in_use, models=models)
 
     def _refill(
         self, keys: Shaped[PRNGKeyArray, " K"], data: Float[Array, "K C D"], buffers: ModelBuffer, made: Refill
@@ -392,4 +391,4 @@ class HostLoop:
         if run.sound is None:
             return run, FloatingPointError(why)
         error = FloatingPointError(f"{why}; the agent is kept as it was at step {run.sound.step}")
-        return self.resumed(run.sound, run.errors), error
+        return self.resumed(run.sound, run.errors, run.models), error

@@ -24,6 +24,8 @@ from ubex.types import InputError, Key
 
 SHARES = ("stored_share", "terminal_share", "outside_share")
 """What is shown of an `Outlook`, as means over buffers."""
+MODELS = ("model_epochs", "model_error", *SHARES)
+"""What is shown of the last training of the models, and of their rollouts."""
 
 
 class HostState(NamedTuple):
@@ -98,15 +100,23 @@ def alone(state: HostState, seed: int) -> HostState:
     return one
 
 
-def averages(seed: int, info: Info | None, fitted: Fitted | None, outlook: Outlook | None) -> dict[str, float]:
-    """What is shown of one of several seeds: its last gradient rounds, and its models and their rollouts, where it has them."""
-    found: dict[str, Any] = {} if info is None else info._asdict()
-    if fitted is not None:
-        found |= {"model_epochs": fitted.epochs, "model_error": fitted.error}
-    if outlook is not None:
-        found |= {name: getattr(outlook, name) for name in SHARES}
-    means = {name: float(np.mean(np.asarray(x)[seed])) for name, x in found.items()}
-    return {name: mean for name, mean in means.items() if not np.isnan(mean)}
+def unknown(number: int) -> Float[np.ndarray, "K M"]:
+    """`MODELS` of several seeds before the first training."""
+    return np.full((number, len(MODELS)), np.nan)
+
+
+def described(fitted: Fitted, outlook: Outlook) -> Float[np.ndarray, "K M"]:
+    """`MODELS` of several seeds."""
+    parts = (fitted.epochs, fitted.error, *(getattr(outlook, name) for name in SHARES))
+    means = [np.asarray(x, np.float64) for x in parts]
+    return np.stack([x.reshape(len(x), -1).mean(axis=1) for x in means], axis=1)
+
+
+def averages(seed: int, info: Info | None, models: Float[np.ndarray, "K M"]) -> dict[str, float]:
+    """What is shown of one of several seeds: its last gradient rounds, and `MODELS`, where it has them."""
+    found = {} if info is None else {name: float(np.asarray(x)[seed]) for name, x in info._asdict().items()}
+    found |= dict(zip(MODELS, models[seed].tolist(), strict=True))
+    return {name: mean for name, mean in found.items() if not np.isnan(mean)}
 
 
 def seed_of(state: HostState, seed: int) -> int:

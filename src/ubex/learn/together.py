@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray, Shaped
+from jaxtyping import Float, PRNGKeyArray, Shaped
 
 from ubex.deep import seeds, steps
 from ubex.deep.host import Ask, HostLoop, HostRun, here
@@ -35,6 +35,8 @@ class Kept(NamedTuple):
     state: HostState
     errors: Shaped[np.ndarray, " K"]
     """Why a seed is out; empty for those that go on."""
+    models: Float[np.ndarray, "K M"]
+    """How the last training of the models went: `seeds.MODELS`."""
 
 
 class Evaluation(NamedTuple):
@@ -102,15 +104,15 @@ class SeedsLearner(HostLoop, Learner[HostRun, Shown]):
         """Untrained seeds with as many transitions as the notes say."""
         rows, known = int(notes.get("rows", 0)), notes.get("refills", ())
         each = [seeds.begin(self.config, self.env.task, key, rows, self.learn_ends, known) for key in self.keys]
-        return Kept(seeds.together(each), np.full(len(each), "", f"U{LONGEST}"))
+        return Kept(seeds.together(each), np.full(len(each), "", f"U{LONGEST}"), seeds.unknown(len(each)))
 
     def restore(self, kept: Kept) -> HostRun:
         """A run that goes on."""
-        return self.resumed(kept.state, [str(error) for error in kept.errors])
+        return self.resumed(kept.state, [str(error) for error in kept.errors], kept.models)
 
     def kept(self, state: HostRun) -> Kept:
         """Everything but what is made again."""
-        return Kept(self.saved(state), np.array(state.errors, f"U{LONGEST}"))
+        return Kept(self.saved(state), np.array(state.errors, f"U{LONGEST}"), state.models)
 
     def notes(self, state: HostRun) -> dict[str, Any]:
         """Also why seeds are out."""
