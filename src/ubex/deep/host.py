@@ -48,6 +48,7 @@ def here(env: HostedEnv) -> Ask:
 
 
 Actions = Float[Array, "K A"] | Float[np.ndarray, "K A"]
+"""Of all seeds, in [-1, 1] or one-hot; the device may still be busy with them."""
 
 
 class Rounds(NamedTuple):
@@ -72,7 +73,7 @@ class HostRun(NamedTuple):
     models: Float[np.ndarray, "K M"]
     """How the last training of the models went, and their rollouts: `seeds.MODELS`, NaN before."""
     action: Actions | None = None
-    """What is done next, which the device may still be busy with; None where it is still to be chosen."""
+    """What is done next; None where it is still to be chosen."""
     buffers: ModelBuffer | None = None
     on_device: Float[Array, "K C D"] | None = None
     """The transitions."""
