@@ -19,8 +19,7 @@ from ubex.experiments.seven_room import EARLIER, SevenRoom
 from ubex.runs import metrics
 from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.jobs import JobContext
-from ubex.runs.records import settings_of
-from ubex.runs.store import from_json, to_json
+from ubex.runs.records import from_json, settings_of, to_json
 
 EXPERIMENT = DeepSea(methods=("exact-ube",), sizes=(4,), episodes=120)
 

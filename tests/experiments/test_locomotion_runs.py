@@ -16,7 +16,8 @@ from ubex.experiments.train_deep import AGENT_FILE
 from ubex.runs import metrics
 from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.jobs import JobContext
-from ubex.runs.store import Store, from_json, to_json
+from ubex.runs.records import from_json, to_json
+from ubex.runs.store import Store
 from ubex.types import InputError
 
 

@@ -31,7 +31,7 @@ from ubex.learn.deep_agent import DeepBackend
 from ubex.learn.together import SeedsLearner, Shown
 from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.jobs import JobContext
-from ubex.runs.store import SO_FAR, from_json
+from ubex.runs.records import SO_FAR, from_json
 
 UNEVEN = """
 import gymnasium, numpy as np, signal

@@ -15,9 +15,9 @@ from ubex import cli, load_curves, load_results
 from ubex.experiments.deep_sea import DeepSea
 from ubex.runs import folder, keep, store
 from ubex.runs.checkpoint import CheckpointFolder
-from ubex.runs.records import Curve, Outcome
+from ubex.runs.records import SO_FAR, Curve, Outcome, as_text
 from ubex.runs.runner import describe
-from ubex.runs.store import SO_FAR, Store
+from ubex.runs.store import Store
 from ubex.types import InputError
 
 METHODS = ("exact-ube", "pombu")
@@ -166,7 +166,7 @@ def test_unfinished_seeds_are_kept_as_far_as_they_have_come(tmp_path: Path) -> N
     for one, seeds in ((cell, [1]), (other, [0, 1])):
         beside = CheckpointFolder(place / "cells" / one.id / f"checkpoints-{'-'.join(map(str, seeds))}")
         beside.root.mkdir(parents=True)
-        beside.leave(SO_FAR, store.as_text({seed: shown.until(9, "episodes") for seed in seeds}))
+        beside.leave(SO_FAR, as_text({seed: shown.until(9, "episodes") for seed in seeds}))
     kept = keep.keep(place, tmp_path / "kept", ["loss"], unfinished=True)
     before, after = folder.load_results(place), folder.load_results(kept)
     names = ["environment", "method", "seed", "metric", "episodes", "value"]

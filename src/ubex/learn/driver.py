@@ -16,10 +16,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from ubex.runs import store
 from ubex.runs.interrupt import Patience
-from ubex.runs.records import Context, Outcome
-from ubex.runs.store import SO_FAR
+from ubex.runs.records import SO_FAR, Context, Outcome, as_text
 
 State = TypeVar("State")
 Shown = TypeVar("Shown")
@@ -131,7 +129,7 @@ def run(
         known = {"history": {name: table.shape for name, table in history.items()}}
         context.checkpoints.save(learner.done(state), (learner.kept(state), history), {**learner.notes(state), **known})
         if so_far is not None:
-            context.checkpoints.leave(SO_FAR, store.as_text(so_far(history)))
+            context.checkpoints.leave(SO_FAR, as_text(so_far(history)))
 
     def report(done: int) -> None:
         nonlocal told, reported, compiling

@@ -20,6 +20,8 @@ from ubex.types import Key
 Setting = str | int | float | bool
 DRAWABLE = 1e100
 """The largest number that figures show: squares of larger ones are none."""
+SO_FAR = "so-far.json"
+"""The file beside checkpoints that says what seeds had shown at the newest one."""
 UNRECORDED: Mapping[str, bool] = MappingProxyType({"recorded": False})
 """Metadata of fields that are no settings: `spec.json` says what they say in another way."""
 IF_GIVEN: Mapping[str, bool] = MappingProxyType({"if_given": True})
@@ -93,6 +95,34 @@ class Outcome:
     def until(self, number: int, unit: str) -> Outcome:
         """What a seed gives that has come this far and goes on: its scalars count as earlier ones."""
         return Outcome({}, self.curves, {**self.earlier, number: self.scalars}, unit)
+
+
+def to_json(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as JSON can hold it; floats keep every digit."""
+    curves = {
+        metric: {"unit": c.unit, "index": [int(i) for i in c.index], "values": [float(v) for v in c.values]}
+        for metric, c in outcome.curves.items()
+    }
+    earlier = {str(number): numbers(scalars) for number, scalars in outcome.earlier.items()}
+    more = {"earlier": earlier, "earlier_unit": outcome.earlier_unit} if earlier else {}
+    return {"scalars": numbers(outcome.scalars), "curves": curves} | more
+
+
+def numbers(scalars: Mapping[str, float]) -> dict[str, float]:
+    """Scalars as plain floats."""
+    return {metric: float(value) for metric, value in scalars.items()}
+
+
+def from_json(data: Mapping[str, Any]) -> Outcome:
+    """The inverse of `to_json`."""
+    curves = {metric: Curve(**curve) for metric, curve in data["curves"].items()}
+    earlier = {int(number): dict(scalars) for number, scalars in data.get("earlier", {}).items()}
+    return Outcome(dict(data["scalars"]), curves, earlier, data.get("earlier_unit", "episodes"))
+
+
+def as_text(outcomes: Mapping[int, Outcome]) -> str:
+    """What is in `SO_FAR`."""
+    return json.dumps({seed: to_json(one) for seed, one in outcomes.items()})
 
 
 @dataclass(frozen=True)

@@ -32,14 +32,13 @@ import pandas as pd
 from ubex.runs import schema
 from ubex.runs.disk import StorageError, checksum, storage, write_atomically
 from ubex.runs.folder import CURVES, HISTORY, RESULTS, SPEC, read_spec
-from ubex.runs.records import Cell, Curve, Outcome
+from ubex.runs.records import SO_FAR, Cell, Outcome, from_json, to_json
 from ubex.runs.schema import COLUMNS
 from ubex.types import InputError
 
 Outcomes = dict[tuple[str, int], Outcome]
 """By the id of a cell and the number of a seed."""
 LOCK = ".lock"
-SO_FAR = "so-far.json"
 ARTIFACTS = "artifacts"
 ARTIFACT_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", re.ASCII)
 """No folders, nothing that an address or a shell could stumble over; a leading dot marks files that are being written."""
@@ -174,11 +173,6 @@ def finished(root: Path, spec: Mapping[str, Any]) -> tuple[Outcomes, list[str]]:
     return found, damaged
 
 
-def as_text(outcomes: Mapping[int, Outcome]) -> str:
-    """What `so_far` reads."""
-    return json.dumps({seed: to_json(one) for seed, one in outcomes.items()})
-
-
 def so_far(root: Path, spec: Mapping[str, Any]) -> Outcomes:
     """What seeds had shown at their newest checkpoint, of those that have not finished."""
     found = Outcomes()
@@ -264,29 +258,6 @@ def read_outcome(place: Path) -> Outcome | None:
         return from_json(json.loads(metrics))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def to_json(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as JSON can hold it; floats keep every digit."""
-    curves = {
-        metric: {"unit": c.unit, "index": [int(i) for i in c.index], "values": [float(v) for v in c.values]}
-        for metric, c in outcome.curves.items()
-    }
-    earlier = {str(number): numbers(scalars) for number, scalars in outcome.earlier.items()}
-    more = {"earlier": earlier, "earlier_unit": outcome.earlier_unit} if earlier else {}
-    return {"scalars": numbers(outcome.scalars), "curves": curves} | more
-
-
-def numbers(scalars: Mapping[str, float]) -> dict[str, float]:
-    """Scalars as plain floats."""
-    return {metric: float(value) for metric, value in scalars.items()}
-
-
-def from_json(data: Mapping[str, Any]) -> Outcome:
-    """The inverse of `to_json`."""
-    curves = {metric: Curve(**curve) for metric, curve in data["curves"].items()}
-    earlier = {int(number): dict(scalars) for number, scalars in data.get("earlier", {}).items()}
-    return Outcome(dict(data["scalars"]), curves, earlier, data.get("earlier_unit", "episodes"))
 
 
 def tidy(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
