@@ -321,6 +321,7 @@ def test_bad_calls() -> None:
         (lambda: agent.predict([1.0, np.nan]), "observation has nan in it"),
         (lambda: agent.value([[1.0, 0.0]], [1.0]), "observation and action must go together"),
         (lambda: agent.evaluate(0), "episodes must be at least 1"),
+        (lambda: agent.belief, "deep agents have no `belief`"),
     ):
         with pytest.raises(ubex.InputError, match=message):
             call()  # type: ignore[no-untyped-call]

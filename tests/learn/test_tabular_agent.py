@@ -86,6 +86,21 @@ def test_it_learns_the_way_and_what_it_is_worth(trained: tuple[ubex.Agent, list[
     assert fresh.value(7, 12)[1] > 3.0 * deviation, "before it has seen anything it is less sure"
 
 
+def test_it_says_where_the_closed_form_is_not_to_be_trusted() -> None:
+    """Its deviations are those of `value_variance` for what it has learned, and so are the warnings."""
+    agent, states = ubex.Agent("closed-form", Corridor(), horizon=6, prior_mass=2.0, plan_when="doubled"), np.array([5, 6, 7])
+    for ask in (lambda: agent.value(7, 12), agent.uncertainty_map):
+        with pytest.warns(ubex.UbexWarning, match=r"by \d+% in the median.*value_variance\(agent.belief, policy"):
+            ask()
+    agent.learn(400)
+    known = agent.uncertainty_map()  # a warning is an error here
+    call = ubex.value_variance(agent.belief, agent.predict(states)[0] - 11, agent.config.discount)
+    np.testing.assert_allclose(known.deviation**2, call.q[:3], rtol=1e-9)
+    np.testing.assert_allclose(known.mean, call.q_mean[:3], rtol=1e-9)
+    assert agent.value(7, 12) == (known.mean[2, 1], known.deviation[2, 1])
+    ubex.Agent("first-order", Corridor(), horizon=6).value(7, 12)  # nobody takes it for the whole
+
+
 def test_a_saved_agent_goes_on_as_if_nothing_had_happened(trained: tuple[ubex.Agent, list[Info]], tmp_path: Path) -> None:
     straight, seen = trained
     half = ubex.Agent("exact-ube", Corridor(), horizon=6, key=1).learn(30)

@@ -1,4 +1,4 @@
-"""Warnings of the calls, at the line of the caller."""
+"""Warnings of the calls, and of agents that answer as they do, at the line of the caller."""
 
 from __future__ import annotations
 
@@ -19,28 +19,30 @@ DOUBTED: Mapping[Closed, OwnReturns] = {
 """From how much `returns.own_returns` on an answer is doubted (docs/equations.md). The first order is too small in any case.
 The integral is right also where rows are lopsided."""
 
+BETTER = f"better: estimator={FROM_MEMBERS!r}"
+
 
 def warn(message: str) -> None:
     """At the line that called a function of `ubex.calls`, which calls this."""
     warnings.warn(message, UbexWarning, stacklevel=4)
 
 
-def closed_form(name: str, closed: Closed, converged: bool, own: OwnReturns) -> None:
-    """Says where the closed form is not to be trusted."""
-    limit, better = DOUBTED[closed], f"better: estimator={FROM_MEMBERS!r}"
+def closed_form(name: str, closed: Closed, converged: bool, own: OwnReturns, *, better: str = BETTER, level: int = 4) -> None:
+    """Says where the closed form is not to be trusted; `level` counts the calls down to the one that is told."""
+    limit, more = DOUBTED[closed], f"{better} with num_models=1000"
     varies, lopsided = map(float, own)
     if not converged:
         message = f"{name} did not converge, so its variances are of first order, too small; {better}"
     elif varies > limit.varies:
         message = (
             f"{name} can be far off here: what is not known of a row changes how often its own state is met again, by "
-            f"{varies:.0%} in the median; {better} with num_models=1000"
+            f"{varies:.0%} in the median; {more}"
         )
     elif lopsided > limit.lopsided:
         message = (
             f"{name} can be far off here: what is not known of a row changes values most where it also changes how often its "
-            f"own state is met again, by about {lopsided:.0%} of the variance of a state; {better} with num_models=1000"
+            f"own state is met again, by about {lopsided:.0%} of the variance of a state; {more}"
         )
     else:
         return
-    warnings.warn(message, UbexWarning, stacklevel=4)
+    warnings.warn(message, UbexWarning, stacklevel=level)

@@ -24,6 +24,7 @@ from ubex.learn.driver import Learner
 from ubex.learn.tabular_agent import TabularBackend
 from ubex.runs import checkpoint
 from ubex.runs.disk import storage, write_atomically
+from ubex.tabular.belief import LearnedBelief
 from ubex.types import InputError, Key, KeyLike
 
 if TYPE_CHECKING:
@@ -142,6 +143,17 @@ class Agent:
         return self._backend.own_env
 
     @property
+    def belief(self) -> LearnedBelief:
+        """What a tabular agent has learned: a posterior over MDPs, which `ubex.value_variance` takes.
+
+        Its states and actions count from 0. The policy of `predict` is `agent.predict(states)` less the first action, for all
+        states in their order.
+        """
+        if not isinstance(self._backend, TabularBackend):
+            raise InputError("deep agents have no `belief`: it is for environments whose spaces are Discrete")
+        return self._backend.belief(self._run)
+
+    @property
     def spent(self) -> Shares:
         """Seconds of a deep agent's `learn` in the environment, in its models, waiting for the device, and in the rest."""
         if isinstance(self._backend, TabularBackend):
@@ -225,6 +237,10 @@ class Agent:
         """Mean and standard deviation of the value of what `predict` does after this action; NaN for agents without the latter.
 
         For one observation and action, or for a batch of both, shaped as for `predict`; each answer is () or (B,).
+
+        Warns:
+            UbexWarning: where a tabular agent has too few data for the closed form, as `ubex.value_variance` does. Above 1,000
+                states nobody looks, because it takes a table of states by states.
         """
         return self._backend.value(self._run, observation, action)
 
@@ -232,7 +248,8 @@ class Agent:
         """Mean and standard deviation of the value at many observations.
 
         Of a tabular agent for all states and actions. Of a deep one at the agent's own actions: for given observations of any
-        leading shape, or on a grid over two axes of the observations seen so far, the others at their median.
+        leading shape, or on a grid over two axes of the observations seen so far, the others at their median. It warns as
+        `value` does.
         """
         chosen = fields.checked("axes", axes, Annotated[tuple[int, int], Within(0)])
         return Map(*self._backend.uncertainty_map(self._run, observations, chosen, checks.whole("points", points, 2)))

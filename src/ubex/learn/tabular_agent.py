@@ -14,20 +14,24 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ubex import checks, imports
+from ubex.calls import covariance, doubts
 from ubex.envs import foreign
 from ubex.envs.adapter import Episode
 from ubex.envs.base import TabularEnv
 from ubex.learn.tabular import TabularLearner, TabularState, agent_config, environment, only_deep
 from ubex.precision import float64
+from ubex.returns import OwnReturns
 from ubex.tabular import agents, planner
 from ubex.tabular.agents import AgentConfig
-from ubex.tabular.belief import Belief, mean_model, reward_posterior
+from ubex.tabular.belief import Belief, LearnedBelief, mean_model, reward_posterior
 from ubex.tabular.host import HostEnv, plan
 from ubex.tabular.models import ByMoments, Dense, Flat
 from ubex.types import MDP, InputError, Key
 
 WITHOUT_DEVIATION = (*agents.OTHERS, "ensemble-mean")
-
+MOST_STATES = 1_000
+"""Up to which the closed form's deviations are looked at before they are told: it takes a table of states by states."""
+BETTER = "better: ubex.value_variance(agent.belief, policy, discount, estimator='ensemble-var', key=0)"
 
 Views: TypeAlias = tuple[Int[np.ndarray, " S"], Float[np.ndarray, "S A"], Float[np.ndarray, "S A"]]
 """What the agent holds: the policy that is greedy in the mean MDP, and mean and deviation of its values."""
@@ -43,6 +47,8 @@ class TabularBackend(TabularLearner):
     name: str = ""
     _views: list[tuple[TabularState, Views]] = field(default_factory=list, repr=False)
     """What was looked at last: a state and the views of it."""
+    _trust: list[tuple[TabularState, tuple[bool, OwnReturns]]] = field(default_factory=list, repr=False)
+    """The same for how far the closed form is to be trusted: whether it converged, and `returns.own_returns`."""
 
     @classmethod
     def of(cls, learner: TabularLearner) -> TabularBackend:
@@ -96,6 +102,7 @@ class TabularBackend(TabularLearner):
         place, done = self._states("observation", observation, 0), self._states("action", action, 1)
         if place.shape != done.shape:
             raise InputError(f"observation and action must go together, but their shapes are {place.shape} and {done.shape}")
+        self._warn(state)
         mean, deviation = (values[place, done] for values in self._known(state)[1:])
         return (mean, deviation) if place.ndim else (float(mean), float(deviation))
 
@@ -132,6 +139,7 @@ class TabularBackend(TabularLearner):
         """Mean and standard deviation for all states and actions, or for given states."""
         _, mean, deviation = self._known(state)
         places = slice(None) if observations is None else self._states("observations", observations, 0)
+        self._warn(state)
         return mean[places], deviation[places], ()
 
     def _firsts(self) -> tuple[int, int]:
@@ -149,6 +157,19 @@ class TabularBackend(TabularLearner):
             )
         return np.asarray(array - first, np.int64)
 
+    def belief(self, state: TabularState) -> LearnedBelief:
+        """What was learned, as a posterior."""
+        return self.config.learned(state.belief)
+
+    def _warn(self, state: TabularState) -> None:
+        """Tells who asked for a deviation where the closed form is not to be trusted with it."""
+        name, closed = self.config.method, self.config.optimism().estimator.closed
+        if closed != "full" or self.env.num_states > MOST_STATES:  # the first order is too small in any case
+            return
+        if not self._trust or self._trust[0][0] is not state:
+            self._trust[:] = [(state, self._trusted(state))]
+        doubts.closed_form(name, closed, *self._trust[0][1], better=BETTER, level=5)
+
     def _known(self, state: TabularState) -> Views:
         """Made anew after every episode."""
         if not self._views or self._views[0][0] is not state:
@@ -160,6 +181,12 @@ class TabularBackend(TabularLearner):
         found = _look(self.config, next_key(state), jax.tree.map(jnp.asarray, state.belief))
         policy, mean, deviation = (np.asarray(x)[: self.env.num_states] for x in found)
         return policy, mean, deviation
+
+    @float64
+    def _trusted(self, state: TabularState) -> tuple[bool, OwnReturns]:
+        """Whether the closed form converged for the policy that is told of, and `returns.own_returns`."""
+        problem = covariance.moments(self.belief(state).posterior(), None, 0, 0)
+        return covariance.variance(problem, self._known(state)[0], self.config.discount, None, "full")[1:]
 
     def _policy(self, state: TabularState, deterministic: bool) -> Int[np.ndarray, " S"]:
         """Greedy in the mean MDP, or the policy of the next episode."""
