@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 from itertools import product
 from pathlib import Path
 
@@ -16,10 +17,11 @@ from ubex.experiments import EXPERIMENTS
 from ubex.experiments.deep_sea import DeepSea
 from ubex.experiments.exploration import GAIN_METHODS, Exploration, best_gains
 from ubex.experiments.seven_room import EARLIER, SevenRoom
+from ubex.experiments.train import Train
 from ubex.runs import metrics
 from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.jobs import JobContext
-from ubex.runs.records import from_json, settings_of, to_json
+from ubex.runs.records import SO_FAR, Outcome, from_json, settings_of, to_json
 
 EXPERIMENT = DeepSea(methods=("exact-ube",), sizes=(4,), episodes=120)
 
@@ -32,6 +34,21 @@ def context(folder: Path, stop_at: int = -1) -> JobContext:
     return JobContext(CheckpointFolder(folder), progress)
 
 
+def so_far(folder: Path) -> dict[int, Outcome]:
+    return {int(seed): from_json(one) for seed, one in json.loads((folder / SO_FAR).read_text()).items()}
+
+
+def test_training_says_how_far_it_has_come(tmp_path: Path) -> None:
+    task = Train(env="deep-sea", agent="psrl", episodes=30, env_args='{"size": 3}')
+    (cell,) = task.cells()
+    with pytest.raises(KeyboardInterrupt):
+        task.run(cell, [4], context(tmp_path, stop_at=30))
+    shown = so_far(tmp_path)[4]
+    whole = task.run(cell, [4], context(tmp_path))[4]
+    assert shown.curves["return"].values == whole.curves["return"].values[:25]
+    assert shown.earlier[25]["mean_return"] == pytest.approx(np.mean(shown.curves["return"].values))
+
+
 def test_alone_batched_and_resumed_are_the_same(tmp_path: Path) -> None:
     (cell,) = EXPERIMENT.cells()
     alone = {seed: EXPERIMENT.run(cell, [seed], context(tmp_path / f"alone{seed}"))[seed] for seed in (0, 1)}
@@ -39,6 +56,11 @@ def test_alone_batched_and_resumed_are_the_same(tmp_path: Path) -> None:
     for name, seeds in (("one", [1]), ("two", [0, 1])):
         with pytest.raises(KeyboardInterrupt):
             EXPERIMENT.run(cell, seeds, context(tmp_path / name, stop_at=100))
+        for seed, shown in so_far(tmp_path / name).items():
+            assert (shown.scalars, list(shown.earlier)) == ({}, [50]), "the newest checkpoint"
+            regret = alone[seed].curves["regret"].values[:1]
+            assert shown.curves["regret"].values == [shown.earlier[50]["total_regret"]] == regret
+        assert list(so_far(tmp_path / name)) == seeds
         resumed = EXPERIMENT.run(cell, seeds, context(tmp_path / name))
         assert resumed == {seed: alone[seed] for seed in seeds}
     assert 5 < alone[0].scalars["total_regret"] < 60

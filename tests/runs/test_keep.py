@@ -139,7 +139,7 @@ def test_what_cannot_be_kept_is_one_line_and_changes_nothing(run: Path, capsys: 
         ("nowhere",): "nowhere is not a run folder: it has no spec.json",
         ("empty",): "empty is not a run folder: it has no spec.json",
         ("broken",): "broken/spec.json is not a run's spec: it has no settings",
-        ("early/run",): "no results.csv at early/run/results.csv",
+        ("early/run",): "no seed of early/run has finished: there is nothing to keep",
         ("a/some-run",): "holds the results of another run (sizes [10, 11] there, [10] here): give another TARGET",
         ("b/some-run",): "holds the results of another run (created 2026-01-01 there, 2026-01-02 here)",
         (str(run), "full"): "full has files in it but no spec.json: give another TARGET",
@@ -180,6 +180,10 @@ def test_unfinished_seeds_are_kept_as_far_as_they_have_come(tmp_path: Path) -> N
     curves = folder.load_curves(kept)
     assert set(curves["metric"]) == {"loss"}
     assert len(curves) == 2 * len(spec["cells"]) * 2 - 1
+    (place / "results.csv").rename(tmp_path / "results.csv")
+    with pytest.raises(InputError, match=r"no seed of .*run has finished: --unfinished keeps what they had shown"):
+        keep.keep(place, tmp_path / "plain")
+    (tmp_path / "results.csv").rename(place / "results.csv")
     plain = folder.load_results(keep.keep(place, tmp_path / "plain"))
     assert len(plain) == len(before), "the tables as they stand"
     (beside.root / SO_FAR).write_text("{")

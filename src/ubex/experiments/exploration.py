@@ -119,15 +119,20 @@ class Exploration(Experiment):
     def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
         """One agent for all episodes of every seed."""
         env = self.environment_of(cell)
-        pictures, watch = self.watch(env, cell, context)
-        found = explore(cell, seeds, env, self.agent(cell), self.episodes, context, self.score(env), pictures, watch)
-        return {seed: self.outcome(env, *one) for seed, *one in zip(seeds, *found, strict=True)}
+
+        def outcomes(found: Explored) -> Mapping[int, Outcome]:
+            return {seed: self.outcome(env, *one) for seed, *one in zip(seeds, *found, strict=True)}
+
+        agent, watched = self.agent(cell), self.watch(env, cell, context)
+        return outcomes(explore(cell, seeds, env, agent, self.episodes, context, self.score(env), outcomes, *watched))
 
 
 Score = Callable[[Float[np.ndarray, " B"], Int[np.ndarray, "B S"]], Float[np.ndarray, " B"]]
 """(returns, executed policies) of a block of one seed -> the number that the experiment keeps of each episode."""
 Watch = Callable[[TabularState], None]
 """Is shown the state of one seed."""
+Explored = tuple[Float[np.ndarray, "K E"], Int[np.ndarray, "K E"]]
+"""Of every seed and episode the score, and the improvements of the update before it."""
 
 
 def one_of(state: TabularState, place: int) -> Memory:
@@ -144,11 +149,12 @@ def explore(
     episodes: int,
     context: Context,
     score: Score,
+    outcomes: Callable[[Explored], Mapping[int, Outcome]],
     pictures: Sequence[int] = (),
     watch: Watch | None = None,
-) -> tuple[Float[np.ndarray, "K E"], Int[np.ndarray, "K E"]]:
-    """Runs an agent for a number of episodes, all seeds together: of each episode its score, and the improvements of the update
-    before it. `watch` is shown seed 0 after each of the episodes `pictures`; blocks are as short as that needs."""
+) -> Explored:
+    """Runs an agent for a number of episodes, all seeds together. `watch` is shown seed 0 after each of the episodes
+    `pictures`; blocks are as short as that needs. `outcomes` says what seeds would have given so far."""
     keys = [cell.key(seed) for seed in seeds]
 
     def record(state: TabularState, block: Episodes) -> tuple[driver.Rows, bool]:
@@ -159,10 +165,18 @@ def explore(
         scores = [score(*one) for one in zip(returns, policies, strict=True)]
         return {"score": np.stack(scores, axis=1), "steps": np.transpose(steps)}, True
 
+    def so_far(history: driver.Rows) -> Mapping[int, Outcome]:
+        done = len(history["score"])
+        return {seed: one.until(done, "episodes") for seed, one in outcomes(arrays(history)).items()}
+
     block = math.gcd(BLOCK, *pictures)
     learner = TabularLearner(env, config, jnp.stack(keys) if len(seeds) > 1 else keys[0], block)
-    found = driver.run(learner, episodes, context, record).history
-    return np.ascontiguousarray(found["score"].T), np.ascontiguousarray(found["steps"].T).astype(np.int32)
+    return arrays(driver.run(learner, episodes, context, record, so_far=so_far).history)
+
+
+def arrays(history: driver.Rows) -> Explored:
+    """What was recorded, seeds first."""
+    return np.ascontiguousarray(history["score"].T), np.ascontiguousarray(history["steps"].T).astype(np.int32)
 
 
 def agent_config(cell: Cell, **defaults: Any) -> AgentConfig:

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from ubex import checks
 from ubex.experiments.exploration import value_and_error
@@ -115,20 +117,15 @@ class Train(Experiment):
                 context.measure(seed, number, "episode", {"return": float(value)})
             return {"return": block.returns}, True
 
+        def so_far(history: driver.Rows) -> Mapping[int, Outcome]:
+            return {seed: outcome(history["return"]).until(len(history["return"]), "episodes")}
+
         learner = self.make(cell.key(seed))
-        run = driver.run(learner, self.episodes, context, record)
+        run = driver.run(learner, self.episodes, context, record, so_far=so_far)
         if self.agent in AGENTS:  # of code of the user's own no file is left, because no file names what is imported
             origin = Origin(self.env, checks.json_object("env_args", self.env_args), self.horizon)
             context.keep(seed, AGENT_FILE, Agent.of(TabularBackend.of(learner), origin, run.state).dump())
-        returns = run.history["return"]
-        scalars = {
-            "final_return": float(returns[-1]),
-            "mean_return": float(returns.mean()),
-            "mean_return_last_10": float(returns[-10:].mean()),
-            "best_return": float(returns.max()),
-        }
-        index = list(range(1, self.episodes + 1))
-        return {seed: Outcome(scalars, {"return": Curve("episode", index, [float(x) for x in returns])})}
+        return {seed: outcome(run.history["return"])}
 
     def smoke(self) -> Train:
         """Few episodes."""
@@ -138,3 +135,15 @@ class Train(Experiment):
         """Mean and standard error of the returns."""
         rows = [[row["metric"], value_and_error(row)] for _, row in metrics.summarize(results).iterrows()]
         return [Table(f"{self.agent} on {self.env}", ["metric", "mean, standard error"], rows)]
+
+
+def outcome(returns: Float[np.ndarray, " E"]) -> Outcome:
+    """The returns of one seed, and their summary."""
+    scalars = {
+        "final_return": float(returns[-1]),
+        "mean_return": float(returns.mean()),
+        "mean_return_last_10": float(returns[-10:].mean()),
+        "best_return": float(returns.max()),
+    }
+    index = list(range(1, len(returns) + 1))
+    return Outcome(scalars, {"return": Curve("episode", index, [float(x) for x in returns])})

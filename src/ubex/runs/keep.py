@@ -45,7 +45,7 @@ class Keep:
     wide: bool = False
     """Keep one small table instead. It has one line per cell and seed, one column per metric, and numbers of four digits."""
     unfinished: bool = False
-    """Keep also what deep agents had shown at their newest checkpoint, of seeds that have not finished."""
+    """Keep also what seeds that have not finished had shown at their newest checkpoint."""
 
     def __call__(self) -> Path:
         """The folder that the run was kept in."""
@@ -105,11 +105,12 @@ def contents(
 ) -> Iterator[tuple[str, str]]:
     """Names and texts of the files to keep."""
     early = store.so_far(run, spec) if unfinished else {}
-    results = pd.DataFrame() if early else folder.load_results(run)
+    begun = early or not any((run / name).is_file() for name in (folder.RESULTS, folder.WIDE))
+    results = pd.DataFrame() if begun else folder.load_results(run)
     if results.empty and not early:
-        raise InputError(
-            f"no seed of {run} has finished{', or says how far it has come' * unfinished}: there is nothing to keep"
-        )
+        instead = "--unfinished keeps what they had shown" if not unfinished and store.so_far(run, spec) else ""
+        none = f"no seed of {run} has finished{', or says how far it has come' * unfinished}"
+        raise InputError(f"{none}: {instead or 'there is nothing to keep'}")
     if wide:
         yield folder.WIDE, widened(results, spec).to_csv(index=False, float_format="%.4g")
     elif early:
