@@ -17,7 +17,6 @@ import plot_layers
 import pytest
 
 from ubex import cli, experiments, load_results
-from ubex.experiments import command
 
 ROOT = Path(__file__).resolve().parent.parent
 ADDING = (ROOT / "docs" / "adding.md").read_text()
@@ -124,7 +123,9 @@ def test_the_experiment_works_as_a_file_of_the_package_and_a_line_of_the_table(
     monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(tmp_path)])
     module = importlib.import_module(f"ubex.experiments.{file.stem}")
     assert [path.name for path in tmp_path.iterdir() if path.suffix] == [file.name]  # importing it runs nothing
-    monkeypatch.setattr(command, "EXPERIMENTS", {**command.EXPERIMENTS, "doubt": module.Doubt})
+    (line,) = re.findall(r'add the line `"(.*)": "(.*)",` to `EXPERIMENTS`', ADDING)
+    monkeypatch.setitem(experiments.EXPERIMENTS.places, *line)
+    assert experiments.EXPERIMENTS["doubt"] is module.Doubt
     for line in re.findall(r"^ubex (run doubt .*)$", ADDING, re.MULTILINE):
         assert cli.run([*line.split(), "--out", line.replace(" ", "")]) == 0
     before, after = (float(row[-1]) for row in json.loads(Path("rundoubt--smoke/tables.json").read_text())[0]["rows"])

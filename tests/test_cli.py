@@ -21,7 +21,7 @@ from ubex import InputError, cli, demo, load_results
 from ubex.bench import exploration
 from ubex.deep import presets
 from ubex.estimators import ESTIMATORS
-from ubex.experiments import EXPERIMENTS, FORMER, command
+from ubex.experiments import EXPERIMENTS, former, training
 from ubex.experiments.train import Train
 from ubex.experiments.train_deep import TrainDeep
 from ubex.runs import pool, runner
@@ -110,14 +110,14 @@ def test_demo_has_every_kind_of_chart() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for one in EXPERIMENTS for name in (one, *(n for n, new in FORMER.items() if new[0] == one))]
+    "name", [name for one in EXPERIMENTS for name in (one, *(n for n, new in former().items() if new[0] == one))]
 )
 def test_every_experiment_and_study_has_a_smoke_form(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In one process, and studies after their experiment, so that they share programs; other tests have worker processes."""
     monkeypatch.setattr(pool, "run_pool", lambda jobs, listener, _: pool.run_inline(jobs, listener))
-    experiment, *preset = FORMER.get(name, (name,))
+    experiment, *preset = former().get(name, (name,))
     study = EXPERIMENTS[experiment].of(*preset)
     try:
         study.ready()
@@ -128,7 +128,7 @@ def test_every_experiment_and_study_has_a_smoke_form(
     assert results["value"].notna().all()
     assert set(results["experiment"]) == {study.name}
     said = f"`ubex run {name}` is now `ubex run {' --preset '.join([experiment, *preset])}`"
-    assert (said in capsys.readouterr().err) == (name in FORMER)
+    assert (said in capsys.readouterr().err) == (name in former())
 
 
 def test_results_do_not_depend_on_what_else_runs(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_the_help_of_train_shows_all_that_tabular_and_deep_agents_take(capsys: p
 
 def test_settings_of_train_are_those_that_were_given_and_else_the_defaults() -> None:
     def asked(*words: str) -> Any:
-        return command.training(tyro.cli(command.train_flags(), args=words))[0]
+        return training.asked(tyro.cli(training.flags(), args=words))[0]
 
     ours = {"agent": "closed-form", "prior_mass": 2.0, "plan_when": "doubled"}
     assert asked() == Train(**ours)

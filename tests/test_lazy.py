@@ -56,6 +56,16 @@ def test_agents_are_imported_without_tables() -> None:
     assert imported("import ubex; ubex.train, ubex.Agent", "scipy", "pandas", "optax", "equinox", "ubex.deep") == set()
 
 
+def test_what_takes_long_to_import_waits_until_it_is_needed() -> None:
+    """Each command and each worker process imports its own experiment, and statistics and kernels where they are used."""
+    slow = ("scipy.stats", "jax.experimental.pallas", "matplotlib")
+    tables = "from ubex.experiments import EXPERIMENTS; EXPERIMENTS['deep-sea']; 'pendulum' in EXPERIMENTS"
+    assert imported(tables, *slow, "ubex.deep", "equinox", "optax") == set()
+    everything = "from ubex.experiments import EXPERIMENTS, training; list(EXPERIMENTS.values()); import ubex.learn.together"
+    assert imported(everything, *slow) == set()
+    assert imported("import ubex.learn.crew", *slow, "pandas", "scipy", "tyro", "rich", "ubex.runs.jobs") == set()
+
+
 def test_the_help_needs_neither_jax_nor_tables() -> None:
     code = "from ubex import cli; cli.run(['--version']); cli.run(['--help'])"
     assert imported(code, *HEAVY) == {"tyro", "rich"}

@@ -169,7 +169,9 @@ def run_command(arguments: list[str]) -> int:
     """Run one experiment. Each of its fields is a flag, and `--preset` gives the defaults of its ablations."""
     from ubex.experiments import EXPERIMENTS, command
 
-    name, *words = chosen("experiment", arguments, command.summaries(arguments[:1]), "ubex run")
+    if not set(arguments[:1]) & set(EXPERIMENTS):  # the others are not imported
+        chosen("experiment", arguments, command.summaries(arguments[:1]), "ubex run")
+    name, *words = arguments
     if name in EXPERIMENTS and not EXPERIMENTS[name].presets and command.split(words)[0]:
         raise InputError(f"{name} has no presets, so it takes no --preset")
     found = command.understood(arguments)
@@ -183,9 +185,9 @@ def run_command(arguments: list[str]) -> int:
 
 def train_command(arguments: list[str]) -> int:
     """Train one agent on one environment of your choice, or go on with a run that was interrupted."""
-    from ubex.experiments import command
+    from ubex.experiments import training
 
-    experiment, flags, chosen = command.training(parse(command.train_flags(), arguments, "ubex train"))
+    experiment, flags, chosen = training.asked(parse(training.flags(), arguments, "ubex train"))
     experiment.make()  # a wrong environment is refused before anything is written
     if chosen:
         print(chosen)

@@ -15,7 +15,7 @@ from ubex import Agent, InputError, cli, load_results
 from ubex.deep import presets
 from ubex.deep.config import DeepConfig
 from ubex.deep.presets import GYMNASIUM, LAPTOP, LOCOMOTION, PENDULUM
-from ubex.experiments import EXPERIMENTS, FORMER, command
+from ubex.experiments import EXPERIMENTS, command, former
 from ubex.experiments.deep_sea import DeepSea
 from ubex.experiments.pendulum import Pendulum
 from ubex.experiments.spec import Experiment
@@ -47,7 +47,7 @@ a class of its own, or when the study came. There are more cells of calibration 
 
 def made(name: str) -> Any:
     """The experiment of a name, old or new, with the paper's sizes."""
-    experiment, *preset = FORMER.get(name, (name,))
+    experiment, *preset = former().get(name, (name,))
     kind = EXPERIMENTS[experiment]
     return kind.of(*(["paper"] if "paper" in kind.presets else []), *preset)
 
@@ -63,7 +63,8 @@ def test_keys_are_those_of_the_experiments_that_the_presets_were(name: str) -> N
 
 
 def test_every_study_and_experiment_has_its_keys_held() -> None:
-    assert {*EXPERIMENTS, *FORMER} - {*KEYS} == {"deep-sea-curves", "random-mdp"}
+    assert {*EXPERIMENTS, *former()} - {*KEYS} == {"deep-sea-curves", "random-mdp"}
+    assert {name: entry.name for name, entry in EXPERIMENTS.items()} == {name: name for name in EXPERIMENTS}
 
 
 def run(folder: Path, *words: str) -> int:

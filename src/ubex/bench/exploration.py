@@ -19,7 +19,7 @@ import numpy as np
 from ubex import checks
 from ubex.bench.timing import seconds
 from ubex.envs.deep_sea import deep_sea
-from ubex.runs.jobs import worker_environment
+from ubex.runs.processes import worker_environment
 from ubex.tabular.agents import METHODS, AgentConfig
 from ubex.tabular.loop import Episodes, Memory, begin, run_episodes
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.experimental import pallas as pl
 from jaxtyping import Array, Float, Float16, Int
 
 from ubex.deep.networks import MLP, product
@@ -71,6 +70,8 @@ def _block(
     inputs: Any, before: Any, first: Any, weight: Any, bias: Any, last: Any, out: Any, *, split: bool, interpret: bool
 ) -> None:
     """Values of one critic at all actions of `ROWS` states; `before` is the rest of the first layer, of each row or of all."""
+    from jax.experimental import pallas as pl
+
     width, tanh = weight.shape[1], _tanh(split, interpret)
     parts, actions = width // INNER, inputs.shape[0]
 
@@ -118,6 +119,8 @@ def at_actions(
     critics: MLP, state: Float[Array, "R O"], action: Float[Array, "R K A"], split: bool = True, interpret: bool = False
 ) -> Float[Array, "C R K"]:
     """What every critic says at several actions for each state; activations have 22 bits where they are `split`, else 11."""
+    from jax.experimental import pallas as pl  # only a GPU has a use for it, and it takes long to import
+
     rows, actions, size = action.shape
     first, weight, last = critics.weights
     number, all_inputs, width = first.shape

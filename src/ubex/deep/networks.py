@@ -20,7 +20,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float, Float16
-from scipy import stats
 
 from ubex.keys import host_generator
 from ubex.types import Key
@@ -220,11 +219,12 @@ def truncated_ensemble(
     key: Key, number: int, inputs: int, hidden: Sequence[int], outputs: int, activation: Activation, scale: float
 ) -> MLP:
     """Networks with normal weights of standard deviation scale / (2 sqrt(fan-in)) before they are cut at two of them."""
-    generator = host_generator(key)
-    cut = stats.truncnorm(-TRUNCATION, TRUNCATION)
+    from scipy import special
+
+    generator, (low, high) = host_generator(key), special.ndtr((-TRUNCATION, TRUNCATION))
     return _network(
         [
-            scale / (2.0 * math.sqrt(rows)) * cut.ppf(generator.random((number, rows, columns)))
+            scale / (2.0 * math.sqrt(rows)) * special.ndtri(low + (high - low) * generator.random((number, rows, columns)))
             for rows, columns in sizes(inputs, hidden, outputs)
         ],
         activation,

@@ -1,28 +1,62 @@
-"""The paper's tables and figures, and ours: one file an experiment, and the table of them."""
+"""The paper's tables and figures, and ours: one file per experiment, and the table of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from ubex import lazy
-from ubex.experiments.calibration import Calibration
-from ubex.experiments.deep_sea import DeepSea
-from ubex.experiments.locomotion import Locomotion
-from ubex.experiments.pendulum import Pendulum
-from ubex.experiments.seven_room import SevenRoom
-from ubex.experiments.shrinkage import Shrinkage
-from ubex.experiments.spec import Cell, Experiment
-from ubex.experiments.toy import Toy
 
-ALL: tuple[type[Experiment], ...] = (Toy, Shrinkage, Calibration, DeepSea, SevenRoom, Pendulum, Locomotion)
-EXPERIMENTS: Mapping[str, type[Experiment]] = MappingProxyType({entry.name: entry for entry in ALL})
-FORMER: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {preset.name: (entry.name, name) for entry in ALL for name, preset in entry.presets.items() if preset.name}
-    | {"deep-sea-curves": ("deep-sea",), "random-mdp": ("calibration", "small")}
+if TYPE_CHECKING:
+    from ubex.experiments.spec import Cell, Experiment
+
+__all__ = ["EXPERIMENTS", "Cell", "Experiment", "former"]
+
+lazy.install(__name__, dict.fromkeys(("Cell", "Experiment"), f"{__name__}.spec"))
+
+
+class Entries(Mapping[str, "type[Experiment]"]):
+    """Experiments by name, each of which is imported when it is asked for: commands and worker processes need one of them."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        """By name the file in this folder and the class in it, `file:Class`."""
+        self.places = places
+
+    def __getitem__(self, name: str) -> type[Experiment]:
+        """The experiment of this name."""
+        file, kind = self.places[name].split(":")
+        found: type[Experiment] = getattr(importlib.import_module(f"{__name__}.{file}"), kind)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        """The names."""
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.places)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is one of this name; it is not imported."""
+        return name in self.places
+
+
+EXPERIMENTS: Mapping[str, type[Experiment]] = Entries(
+    {
+        "toy": "toy:Toy",
+        "shrinkage": "shrinkage:Shrinkage",
+        "calibration": "calibration:Calibration",
+        "deep-sea": "deep_sea:DeepSea",
+        "seven-room": "seven_room:SevenRoom",
+        "pendulum": "pendulum:Pendulum",
+        "locomotion": "locomotion:Locomotion",
+    }
 )
-"""Names that experiments had before, which still work, and that studies have in run folders: the experiment and its preset."""
 
-__all__ = ["EXPERIMENTS", "FORMER", "Cell", "Experiment"]
 
-lazy.install(__name__)
+def former() -> dict[str, tuple[str, ...]]:
+    """Names that experiments had before, which still work, and those of studies in run folders: experiment and preset."""
+    return {
+        preset.name: (name, one) for name, entry in EXPERIMENTS.items() for one, preset in entry.presets.items() if preset.name
+    } | {"deep-sea-curves": ("deep-sea",), "random-mdp": ("calibration", "small")}

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+import pandas as pd
 from jaxtyping import Float, Int
-from scipy import stats
 
 from ubex.calls import ValueVariance, value_covariance, value_variance
 from ubex.experiments import calibration_cases as cases
@@ -166,7 +166,7 @@ def score(problem: Problem, method: str, num_models: int, discount: float) -> di
 def agreement(guess: Float[np.ndarray, " K"], variance: Float[np.ndarray, " K"]) -> dict[str, float]:
     """Bias, median and worst relative error over states, and the rank correlation: 0 where an estimate ranks nothing."""
     relative = guess / variance - 1.0
-    ranks = [stats.rankdata(x) for x in (guess, variance)]
+    ranks = [pd.Series(x).rank().to_numpy() for x in (guess, variance)]
     ranked = all(np.ptp(rank) > 0 for rank in ranks)
     return {
         ERROR: float(np.median(np.abs(relative))),

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from ubex.envs import adapter
 from ubex.envs.resolve import by_name
-from ubex.runs.jobs import worker_environment
-from ubex.runs.pool import LEAVE_SECONDS, die_with_parent, environment
+from ubex.runs.processes import LEAVE_SECONDS, die_with_parent, environment, worker_environment
 from ubex.types import InputError
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from ubex import checks
 from ubex.runs.disk import StorageError
-from ubex.runs.jobs import ATTEMPTS, Failed, Job, Listener, Result, execute, worker_environment
+from ubex.runs.jobs import ATTEMPTS, Failed, Job, Listener, Result, execute
+from ubex.runs.processes import worker_environment
 from ubex.types import InputError
 
 POLL_SECONDS = 0.2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -19,22 +18,6 @@ from ubex.types import InputError
 
 ATTEMPTS = 3
 """How often a job is tried whose worker was lost."""
-
-
-def worker_environment() -> dict[str, str]:
-    """Environment of every worker process, here and on a cluster: one thread each.
-
-    Workers share the cores between them; and the number of threads decides in which order sums are made, so that only with the
-    same number everywhere are the results the same to the last bit. On a GPU they take memory as they need it, not all at once.
-    """
-    single = "--xla_cpu_multi_thread_eigen=false"
-    flags = os.environ.get("XLA_FLAGS", "")
-    return {
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "XLA_FLAGS": flags if single in flags else f"{flags} {single}".strip(),
-        "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
-    }
 
 
 @runtime_checkable

@@ -1,7 +1,8 @@
 """What is computed from the episodes of a run, from its seeds, and from the distance to the published results.
 
 Regret and learning time are those of the paper's tabular experiments. A value that does not exist, such as the learning time
-of a run that never learned, is NaN: it is left out of every statistic, and `seeds` counts what is left.
+of a run that never learned, is NaN: it is left out of every statistic, and `seeds` counts what is left. SciPy's statistics
+take a second to import, which worker processes save.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
-from scipy import stats
 
 from ubex import checks
 from ubex.types import InputError
@@ -163,6 +163,8 @@ def bootstrap_interval(
         return math.nan, math.nan
     if np.all(row == row[0]):
         return float(statistic(row)), float(statistic(row))
+    from scipy import stats
+
     result = stats.bootstrap(
         (row,),
         _trimmed_mean if statistic is interquartile_mean else statistic,
@@ -185,6 +187,8 @@ def share_interval(values: Values, confidence: float = 0.95) -> tuple[float, flo
     row = _present(values)
     if row.size == 0:
         return math.nan, math.nan
+    from scipy import stats
+
     found = stats.binomtest(int(np.sum(row == 1.0)), row.size).proportion_ci(confidence, "exact")
     return float(found.low), float(found.high)
 
@@ -342,6 +346,8 @@ def _require(results: pd.DataFrame, columns: Sequence[str]) -> None:
 
 def _trimmed_mean(samples: Float[np.ndarray, "*n T"], axis: int = -1) -> Any:
     """The interquartile mean along an axis."""
+    from scipy import stats
+
     return stats.trim_mean(samples, TRIM, axis=axis)
 
 

@@ -7,25 +7,21 @@ after a checkpoint where a job can leave one.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import multiprocessing
 import os
 import signal
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from ubex.runs.disk import StorageError
-from ubex.runs.jobs import ATTEMPTS, Failed, Job, Listener, execute, worker_environment
+from ubex.runs.jobs import ATTEMPTS, Failed, Job, Listener, execute
+from ubex.runs.processes import LEAVE_SECONDS, die_with_parent, environment, worker_environment
 from ubex.runs.records import Cell
 
-PR_SET_PDEATHSIG = 1
-LEAVE_SECONDS = 5.0
-"""How long an idle worker may take to leave before it is killed."""
 STOP_SECONDS = 20.0
 """How long a busy one may take to leave a checkpoint; schedulers kill 30 seconds after they have asked."""
 SAY_SECONDS = 1.0
@@ -163,21 +159,6 @@ class Worker:
         self.process.join()
 
 
-@contextlib.contextmanager
-def environment(changes: Mapping[str, str]) -> Iterator[None]:
-    """Changes environment variables for a moment: a spawned process takes them as they are at its start."""
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
 def replace_lost(worker: Worker, queue: Queue, attempts: dict[Job, int], listener: Listener) -> Worker:
     """A new worker for one that died, and its job back in the queue unless it died too often."""
     job = worker.job
@@ -218,13 +199,3 @@ def serve(connection: Connection, parent: int) -> None:
         except StorageError as error:
             send("storage", str(error))
             break
-
-
-def die_with_parent() -> None:
-    """Leaves SIGTERM to the runner, which a scheduler sends to all processes of a job.
-
-    On Linux, has the kernel kill this process when the runner dies, so that no orphan works on in the run folder.
-    """
-    signal.signal(signal.SIGTERM, lambda *_: None)  # not SIG_IGN, which the processes of an environment would inherit
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
