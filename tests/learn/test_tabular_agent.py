@@ -14,6 +14,7 @@ import ubex
 from ubex import cli
 from ubex.callbacks import Checkpoint, Info
 from ubex.experiments.train import Train
+from ubex.learn import tabular_agent
 from ubex.learn.agent import AGENT_FILE
 from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.jobs import JobContext
@@ -86,7 +87,7 @@ def test_it_learns_the_way_and_what_it_is_worth(trained: tuple[ubex.Agent, list[
     assert fresh.value(7, 12)[1] > 3.0 * deviation, "before it has seen anything it is less sure"
 
 
-def test_it_says_where_the_closed_form_is_not_to_be_trusted() -> None:
+def test_it_says_where_the_closed_form_is_not_to_be_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its deviations are those of `value_variance` for what it has learned, and so are the warnings."""
     agent, states = ubex.Agent("closed-form", Corridor(), horizon=6, prior_mass=2.0, plan_when="doubled"), np.array([5, 6, 7])
     for ask in (lambda: agent.value(7, 12), agent.uncertainty_map):
@@ -99,6 +100,8 @@ def test_it_says_where_the_closed_form_is_not_to_be_trusted() -> None:
     np.testing.assert_allclose(known.mean, call.q_mean[:3], rtol=1e-9)
     assert agent.value(7, 12) == (known.mean[2, 1], known.deviation[2, 1])
     ubex.Agent("first-order", Corridor(), horizon=6).value(7, 12)  # nobody takes it for the whole
+    monkeypatch.setattr(tabular_agent, "MOST_ENTRIES", 17)  # 3 x 2 x 3 are 18
+    ubex.Agent("closed-form", Corridor(), horizon=6, prior_mass=2.0).value(7, 12)
 
 
 def test_a_saved_agent_goes_on_as_if_nothing_had_happened(trained: tuple[ubex.Agent, list[Info]], tmp_path: Path) -> None:

@@ -239,8 +239,8 @@ class Agent:
         For one observation and action, or for a batch of both, shaped as for `predict`; each answer is () or (B,).
 
         Warns:
-            UbexWarning: where a tabular agent has too few data for the closed form, as `ubex.value_variance` does. Above 1,000
-                states nobody looks, because it takes a table of states by states.
+            UbexWarning: where a tabular agent has too few data for the closed form, as `ubex.value_variance` does. Nobody looks
+                where a table (S, A, S) has more than four million entries, as with 1,000 states and more than four actions.
         """
         return self._backend.value(self._run, observation, action)
 

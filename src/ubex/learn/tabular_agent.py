@@ -29,8 +29,8 @@ from ubex.tabular.models import ByMoments, Dense, Flat
 from ubex.types import MDP, InputError, Key
 
 WITHOUT_DEVIATION = (*agents.OTHERS, "ensemble-mean")
-MOST_STATES = 1_000
-"""Up to which the closed form's deviations are looked at before they are told: it takes a table of states by states."""
+MOST_ENTRIES = 4_000_000
+"""Of a table (S, A, S), up to which the closed form's deviations are looked at before they are told: it takes some of them."""
 BETTER = "better: ubex.value_variance(agent.belief, policy, discount, estimator='ensemble-var', key=0)"
 
 Views: TypeAlias = tuple[Int[np.ndarray, " S"], Float[np.ndarray, "S A"], Float[np.ndarray, "S A"]]
@@ -164,7 +164,8 @@ class TabularBackend(TabularLearner):
     def _warn(self, state: TabularState) -> None:
         """Tells who asked for a deviation where the closed form is not to be trusted with it."""
         name, closed = self.config.method, self.config.optimism().estimator.closed
-        if closed != "full" or self.env.num_states > MOST_STATES:  # the first order is too small in any case
+        entries = self.env.num_states**2 * self.env.num_actions
+        if closed != "full" or entries > MOST_ENTRIES:  # the first order is too small in any case
             return
         if not self._trust or self._trust[0][0] is not state:
             self._trust[:] = [(state, self._trusted(state))]
