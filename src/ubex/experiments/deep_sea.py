@@ -171,7 +171,7 @@ def maps(env: TabularEnv, config: AgentConfig, state: TabularState) -> bytes:
     """What an agent knows of the grid: where it was, the mean value of the better action, and how unsure it is of the action
     that it knows less. No episode gets to the cells right of the diagonal, so they are blank."""
     size = env.horizon
-    mean, deviation, _ = TabularBackend(env, config, state.key).uncertainty_map(state, None, (0, 1), 0)
+    _, mean, deviation = TabularBackend(env, config, state.key).known(state)
     visits = np.asarray(state.belief.counts)[: env.num_states].sum(axis=(1, 2)) / (config.repeats * state.episodes)
     layers = {"share of episodes that came here": visits, "mean value": mean.max(axis=1)}
     if np.isfinite(deviation).all():

@@ -103,7 +103,7 @@ class TabularBackend(TabularLearner):
         if place.shape != done.shape:
             raise InputError(f"observation and action must go together, but their shapes are {place.shape} and {done.shape}")
         self._warn(state)
-        mean, deviation = (values[place, done] for values in self._known(state)[1:])
+        mean, deviation = (values[place, done] for values in self.known(state)[1:])
         return (mean, deviation) if place.ndim else (float(mean), float(deviation))
 
     def play(
@@ -137,7 +137,7 @@ class TabularBackend(TabularLearner):
         self, state: TabularState, observations: Any, axes: tuple[int, int], points: int
     ) -> tuple[np.ndarray, np.ndarray, tuple[()]]:
         """Mean and standard deviation for all states and actions, or for given states."""
-        _, mean, deviation = self._known(state)
+        _, mean, deviation = self.known(state)
         places = slice(None) if observations is None else self._states("observations", observations, 0)
         self._warn(state)
         return mean[places], deviation[places], ()
@@ -171,7 +171,7 @@ class TabularBackend(TabularLearner):
             self._trust[:] = [(state, self._trusted(state))]
         doubts.closed_form(name, closed, *self._trust[0][1], better=BETTER, level=5)
 
-    def _known(self, state: TabularState) -> Views:
+    def known(self, state: TabularState) -> Views:
         """Made anew after every episode."""
         if not self._views or self._views[0][0] is not state:
             self._views[:] = [(state, self._look(state))]
@@ -187,11 +187,11 @@ class TabularBackend(TabularLearner):
     def _trusted(self, state: TabularState) -> tuple[bool, OwnReturns]:
         """Whether the closed form converged for the policy that is told of, and `returns.own_returns`."""
         problem = covariance.moments(self.belief(state).posterior(), None, 0, 0)
-        return covariance.variance(problem, self._known(state)[0], self.config.discount, None, "full")[1:]
+        return covariance.variance(problem, self.known(state)[0], self.config.discount, None, "full")[1:]
 
     def _policy(self, state: TabularState, deterministic: bool) -> Int[np.ndarray, " S"]:
         """Greedy in the mean MDP, or the policy of the next episode."""
-        return self._known(state)[0] if deterministic else self._explore(state)
+        return self.known(state)[0] if deterministic else self._explore(state)
 
     @float64
     def _explore(self, state: TabularState) -> Int[np.ndarray, " S"]:
