@@ -172,7 +172,7 @@ class TabularBackend(TabularLearner):
         doubts.closed_form(name, closed, *self._trust[0][1], better=BETTER, level=5)
 
     def known(self, state: TabularState) -> Views:
-        """Made anew after every episode."""
+        """What `value` and `uncertainty_map` tell, without a warning; made anew after every episode."""
         if not self._views or self._views[0][0] is not state:
             self._views[:] = [(state, self._look(state))]
         return self._views[0][1]
