@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
@@ -316,5 +317,19 @@ def test_a_missing_extra_is_named(name: str, reason: str, extra: str, monkeypatc
         raise gymnasium.error.DependencyNotInstalled(reason)
 
     monkeypatch.setattr(gymnasium, "make", missing)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda module: None)
     with pytest.raises(ubex.InputError, match=rf"{name} needs an extra that is not installed: pip install 'ubex\[{extra}\]'"):
+        resolve.by_name(name, {})
+    monkeypatch.setattr(importlib.util, "find_spec", lambda module: object())
+    with pytest.raises(ubex.InputError, match=f"{name} needs something that is not installed: "):
+        resolve.by_name(name, {})
+
+
+@pytest.mark.parametrize("name", ["mujoco-half-cheetah", "pybullet-half-cheetah", "HalfCheetah-v99"])
+def test_a_mistyped_name_lacks_no_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither where it is installed nor where it is not."""
+    with pytest.raises(ubex.InputError, match=rf"unknown environment '{name}': .*or one of: .*mujoco-halfcheetah"):
+        resolve.by_name(name, {})
+    monkeypatch.setattr(importlib.util, "find_spec", lambda module: None)
+    with pytest.raises(ubex.InputError, match=rf"unknown environment '{name}'"):
         resolve.by_name(name, {})

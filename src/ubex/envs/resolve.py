@@ -6,6 +6,7 @@ The thing is an environment, or a function or class that makes one.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,6 +14,9 @@ from typing import Any
 from ubex import checks, imports
 from ubex.envs import ENVS
 from ubex.types import InputError
+
+EXTRAS = {"bulletenv": ("pybullet", "pybullet_envs_gymnasium"), "mujoco": ("mujoco", "mujoco")}
+"""What is said of environments: the extra of ubex that they need, and the module that it brings."""
 
 
 def by_name(name: str, settings: Mapping[str, Any]) -> Any:
@@ -41,7 +45,8 @@ def by_name(name: str, settings: Mapping[str, Any]) -> Any:
             return gymnasium.make(name, **settings)
     except (gymnasium.error.Error, ImportError) as error:
         reason = imports.reason(error).rstrip(".") or type(error).__name__
-        if extra := missing_extra(name, reason):
+        registered = "BulletEnv" in name or not isinstance(error, gymnasium.error.UnregisteredEnv)
+        if registered and (extra := missing_extra(f"{name} {reason}")):
             raise InputError(f"{name} needs an extra that is not installed: pip install 'ubex[{extra}]' ({reason})") from error
         if isinstance(error, gymnasium.error.DependencyNotInstalled):
             raise InputError(f"{name} needs something that is not installed: {reason}") from error
@@ -51,10 +56,10 @@ def by_name(name: str, settings: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def missing_extra(name: str, reason: str) -> str:
-    """The extra of ubex that an environment lacks, by its name and what Gymnasium says; empty where it is none of ours."""
-    words = f"{name} {reason}".lower()
-    return "pybullet" if "bullet" in words else "mujoco" if "mujoco" in words else ""
+def missing_extra(words: str) -> str:
+    """The extra that an environment lacks, by what is said of it; empty where it is none of ours, or is there."""
+    needed = (extra for sign, extra in EXTRAS.items() if sign in words.lower())
+    return next((extra for extra, module in needed if importlib.util.find_spec(module) is None), "")
 
 
 def registered_form(thing: str) -> bool:
