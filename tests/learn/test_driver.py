@@ -29,14 +29,6 @@ class Adder(Learner[list[int], int]):
     error: Exception | None = None
     """What it says instead of raising."""
     goals: list[int] = field(default_factory=list)
-    busy: tuple[int, ...] = ()
-    """The numbers beside which something else is made, which says 100."""
-
-    def idle(self, state: list[int]) -> bool:
-        return state[0] not in self.busy
-
-    def awaited(self, state: list[int]) -> int | None:
-        return 100 if state[0] in self.busy else None
 
     def blank(self, notes: Mapping[str, Any]) -> Any:
         return np.zeros(notes.get("size", 2), np.int64)
@@ -187,17 +179,6 @@ def test_an_interrupt_comes_before_an_error_and_another_one_does_not_wait(
     finally:
         signal.signal(signal.SIGTERM, before)
     assert steps(tmp_path / "b") == [1], "the state may be half used up"
-
-
-def test_a_checkpoint_misses_nothing_that_is_made_beside_the_state(tmp_path: Path) -> None:
-    """While something is, there is none, unless the run stops: then it waits for it."""
-    driver.run(Adder(busy=(1, 3)), 5, context(tmp_path / "whole"), record)
-    assert steps(tmp_path / "whole") == [2, 4]
-    with pytest.raises(OSError, match="cable"):
-        driver.run(Adder(busy=(1, 3), breaks=3), 5, context(tmp_path / "broken"), record, rescue=True)
-    assert steps(tmp_path / "broken") == [2, 3]
-    found = driver.run(Adder(), 5, context(tmp_path / "broken"), record)
-    np.testing.assert_array_equal(found.history["seen"][:, 0], [0, 1, 2, 100, 3, 4])
 
 
 def test_an_error_that_is_shown_is_raised_with_the_state_it_came_with(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import json
 import pickle
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,9 +31,11 @@ from ubex.learn import together
 from ubex.learn.crew import Maker
 from ubex.learn.deep_agent import DeepBackend
 from ubex.learn.together import SeedsLearner, Shown
+from ubex.runs import checkpoint
 from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.jobs import JobContext
 from ubex.runs.records import SO_FAR, from_json
+from ubex.types import InputError
 
 UNEVEN = """
 import gymnasium, numpy as np, signal
@@ -83,6 +87,7 @@ SCRIPT = """
 import os, pickle, signal, sys
 from pathlib import Path
 from ubex.experiments import train_deep
+from ubex.runs import checkpoint
 from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.jobs import JobContext
 
@@ -201,8 +206,8 @@ def test_a_broken_environment_stops_its_seed_alone(tmp_path: Path) -> None:
 class Beside:
     """Seeds whose evaluations have environments of their own, which answer when they may."""
 
-    def __init__(self, every: int = 25, breaks: int = -1) -> None:
-        agent = Agent("sac", "uneven:Uneven", **SETTINGS)
+    def __init__(self, method: str = "sac", every: int = 25, breaks: int = -1, kept: bytes = b"") -> None:
+        agent = Agent(method, "uneven:Uneven", **SETTINGS)
         assert isinstance(agent.backend, DeepBackend)
         maker = Maker("uneven:Uneven", {}, None, agent.backend.config.scaled_observations)
         self.may, here = threading.Event(), [maker(), maker()]
@@ -217,35 +222,74 @@ class Beside:
 
         keys = jax.random.split(jax.random.key(0))
         self.learner = SeedsLearner.of(agent.backend, keys, every, 1, ask=ask, ask_apart=ask_apart, other=maker())
-        self.now = self.learner.ready(self.learner.restore(self.learner.blank({})), 60)
+        like = self.learner.blank(checkpoint.notes_of(kept, Path()) if kept else {})
+        state = checkpoint.unpack(kept, like, Path())[1] if kept else like
+        self.now = self.learner.ready(self.learner.restore(state), 60)
+        if kept:
+            self.may.set()
+
+    def kept(self) -> bytes:
+        """What a checkpoint would hold now."""
+        return checkpoint.pack(0, self.learner.kept(self.now), self.learner.notes(self.now))
+
+    def piece(self) -> Shown | None:
+        """One piece, and what it showed."""
+        self.now, shown = self.learner.advance(self.now, 60)
+        if isinstance(shown, Exception):
+            raise shown
+        return shown
 
     def to(self, step: int) -> list[Shown]:
         """What showed on the way to a step."""
         found = list[Shown]()
         while self.now.state.step < step:
-            self.now, shown = self.learner.advance(self.now, 60)
-            if isinstance(shown, Exception):
-                raise shown
+            shown = self.piece()
             found += [] if shown is None else [shown]
         return found
+
+
+def evaluations(shown: Iterable[Shown | None]) -> list[tuple[int, int, float, Any]]:
+    """Those that were seen: step, seed, value, and what was inside."""
+    every = [(one.step, k, one.value, one.inside) for some in shown if some for k, one in some.evaluations.items()]
+    return sorted(every, key=lambda one: one[:2])
 
 
 def test_training_goes_on_while_seeds_are_evaluated() -> None:
     slow, quick = Beside(), Beside()
     quick.may.set()
-    assert not any(shown.evaluations for shown in slow.to(40)), "fifteen steps after it was asked for"
-    assert not slow.learner.idle(slow.now)
+    assert not evaluations(slow.to(40)), "fifteen steps after it was asked for"
     slow.may.set()
-    late = slow.learner.awaited(slow.now)
-    assert late is not None
-    assert {k: one.step for k, one in late.evaluations.items()} == {0: 25, 1: 25}
-    found = [shown.evaluations for shown in quick.to(60) if shown.evaluations]
-    assert [one[0].step for one in found] == [25, 50]
-    again = [shown.evaluations for shown in slow.to(60) if shown.evaluations]
-    assert slow.learner.idle(slow.now), "nothing is under way at the goal"
-    assert again[0] == late.evaluations
-    assert again == found, "it does not matter when it comes"
+    found = evaluations(quick.to(60))
+    assert [one[:2] for one in found] == [(25, 0), (25, 1), (50, 0), (50, 1)]
+    assert evaluations(slow.to(60)) == found, "it does not matter when it comes"
+    assert slow.now.beside is None, "nothing is under way at the goal"
     jax.tree.map(np.testing.assert_array_equal, slow.learner.saved(slow.now).data, quick.learner.saved(quick.now).data)
+
+
+@pytest.mark.parametrize("method", ["sac", "ensemble-mean"])
+def test_a_checkpoint_after_any_piece_goes_on_to_the_same(method: str) -> None:
+    """After resets, choices and steps, and with an evaluation that was asked for, is under way, or has come at any of these."""
+    straight = Beside(method, every=6)
+    straight.may.set()
+    whole, kept = list[Shown | None](), dict[int, tuple[bytes, bool]]()
+    while straight.now.state.step < 45:
+        before = straight.now.state.step
+        whole.append(straight.piece())
+        straight.may.clear() if straight.now.state.step % 6 == 0 else straight.may.set()
+        if 27 <= before < 36:
+            kept[len(whole)] = straight.kept(), straight.now.beside is not None
+    assert {late for _, late in kept.values()} == {True, False}
+    episodes = [(k, one) for some in whole if some for k, one in some.episodes.items()]
+    whole_ones = [one for one in evaluations(whole) if one[0] < 42]
+    for number, (bytes_then, _) in kept.items():
+        again = Beside(method, every=6, kept=bytes_then)
+        after, early = again.to(45), whole[:number]
+        assert [one for one in evaluations([*early, *after]) if one[0] < 42] == whole_ones, "that of 42 may come later"
+        later = [(k, one) for some in after for k, one in some.episodes.items()]
+        assert [(k, one.step, one.reward) for k, one in later] == [
+            (k, one.step, one.reward) for k, one in episodes[len(episodes) - len(later) :]
+        ], number
+        np.testing.assert_array_equal(again.learner.saved(again.now).data, straight.learner.saved(straight.now).data)
 
 
 def test_a_seed_whose_evaluation_fails_is_out_alone() -> None:
@@ -255,3 +299,52 @@ def test_a_seed_whose_evaluation_fails_is_out_alone() -> None:
     assert [list(one) for one in found] == [[0], [0]]
     assert broken.now.errors[0] == ""
     assert broken.now.errors[1] == "Uneven failed at step 25, in episode 0 of an evaluation: OSError: cable"
+
+
+@pytest.mark.parametrize("method", ["sac", "ensemble-mean"])
+@pytest.mark.parametrize("where", ["evaluation", "first step"])
+def test_what_fails_for_all_is_made_again_by_a_run_that_goes_on(where: str, method: str) -> None:
+    """In an evaluation, or after the choice of the first action of an episode."""
+    straight, broken = Beside(method), Beside(method)
+    straight.may.set()
+    broken.may.set()
+    whole = straight.to(50)
+
+    def refuse(asked: Callable[..., Any], method: str, words: Mapping[int, Any]) -> Any:
+        first = method == "step" and any(elapsed == 0 for _, step, elapsed, _ in words.values() if step > 30)
+        return {k: InputError("cable") for k in words} if where == "evaluation" or first else asked(method, words)
+
+    name = "ask_apart" if where == "evaluation" else "ask"
+    object.__setattr__(broken.learner, name, functools.partial(refuse, getattr(broken.learner, name)))
+    early = list[Shown | None]()
+    with pytest.raises(InputError, match="cable"):
+        early.extend(iter(broken.piece, ...))  # list.extend keeps what came before the error
+    again = Beside(method, kept=broken.kept())
+    assert 25 <= again.now.state.step < 50
+    assert evaluations([*early, *again.to(50)]) == evaluations(whole) != []
+    np.testing.assert_array_equal(again.learner.saved(again.now).data, straight.learner.saved(straight.now).data)
+
+
+@pytest.mark.parametrize("late", range(33, 42))
+def test_no_checkpoint_can_hold_an_agent_that_is_not_sound(late: int) -> None:
+    """Whenever an evaluation comes, the agent whose losses are not finite any more is not shown with it."""
+    broken = Beside(every=30)
+    ask = broken.learner.ask
+    assert ask is not None
+
+    def paid(method: str, words: Mapping[int, Any]) -> Any:
+        big = method == "step" and next(iter(words.values()))[1] >= 33
+        return {k: one._replace(reward=1e30) if big else one for k, one in ask(method, words).items()}
+
+    object.__setattr__(broken.learner, "ask", paid)
+
+    def learn() -> None:
+        while True:
+            if broken.now.state.step == late and broken.now.beside is not None:
+                broken.may.set()
+                broken.now.beside.answers.result()
+            shown = broken.piece()
+            assert shown is None or steps.finite(broken.now.state.agent).all()
+
+    with pytest.raises(FloatingPointError, match="not finite"):
+        learn()

@@ -16,23 +16,20 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from ubex.deep import refills, steps, termination
-from ubex.deep.agents import Info
 from ubex.deep.buffer import ModelBuffer, empty
 from ubex.deep.clock import Clock
 from ubex.deep.config import DeepConfig
 from ubex.deep.refills import Refill
 from ubex.deep.rollout import Outlook
-from ubex.deep.seeds import HostState, averages, described, seed_of, unknown
-from ubex.deep.termination import Termination
+from ubex.deep.seeds import MODELS, Actions, HostRun, HostState, Rounds, described, seed_of, shown, unknown
 from ubex.envs.adapter import Episode, HostedEnv, Moved, answer
 from ubex.types import InputError
 
@@ -45,56 +42,6 @@ Ask = Callable[[str, Mapping[int, tuple[Any, ...]]], Mapping[int, Any]]
 def here(env: HostedEnv) -> Ask:
     """Asks an environment of this process."""
     return lambda method, words: {k: answer(env, method, given) for k, given in words.items()}
-
-
-Actions = Float[Array, "K A"] | Float[np.ndarray, "K A"]
-"""Of all seeds, in [-1, 1] or one-hot; the device may still be busy with them."""
-
-
-class Rounds(NamedTuple):
-    """The last gradient rounds, which the device may still be busy with."""
-
-    step: int
-    info: Info
-    bad: Bool[Array, " K"]
-    """Whether a loss is not finite."""
-
-
-class HostRun(NamedTuple):
-    """A state of K seeds, and what is made from it again when a run goes on."""
-
-    state: HostState
-    errors: tuple[str, ...]
-    """Why a seed is out; empty for those that go on."""
-    observation: Float[np.ndarray, "K O"]
-    """Of the episodes under way; NaN where one is still to be begun, or made again."""
-    total: Float[np.ndarray, " K"]
-    """Their returns so far."""
-    models: Float[np.ndarray, "K M"]
-    """How the last training of the models went, and their rollouts: `seeds.MODELS`, NaN before."""
-    action: Actions | None = None
-    """What is done next; None where it is still to be chosen."""
-    buffers: ModelBuffer | None = None
-    on_device: Float[Array, "K C D"] | None = None
-    """The transitions."""
-    held: int = 0
-    """How many of them are there."""
-    keys: tuple[int, Shaped[PRNGKeyArray, "K F"], Shaped[PRNGKeyArray, "K F G 2"] | None] | None = None
-    """A segment, and the keys of its steps and rounds."""
-    ends: Termination | None = None
-    """Where episodes end, once a seed has seen an end: nothing is compiled for it before."""
-    last: Rounds | None = None
-    earlier: Rounds | None = None
-    """Those before the action that is done next, which it depends on."""
-    sound: HostState | None = None
-    """Where to go back to at a loss that is not finite."""
-    under_way: Future[Any] | None = None
-    """What is made beside the run, for whoever asked for it."""
-
-    @property
-    def living(self) -> list[int]:
-        """The seeds that go on."""
-        return [k for k, error in enumerate(self.errors) if not error]
 
 
 @dataclass(frozen=True)
@@ -118,22 +65,33 @@ class HostLoop:
         """From the first gradient rounds on."""
         return run.last is not None
 
-    def shown(self, run: HostRun, seed: int) -> dict[str, float]:
-        """What the last rounds of a seed looked like, and its models."""
-        return averages(seed, None if run.last is None else run.last.info, run.models)
+    def inside(self, run: HostRun) -> Float[np.ndarray, "K I"]:
+        """What the last rounds of all seeds looked like, and their models: `seeds.INSIDE`."""
+        if run.last is None:
+            return run.inside
+        rounds = np.stack([np.asarray(x, np.float64) for x in run.last.info], axis=1)
+        return np.concatenate((rounds, run.inside[:, -len(MODELS) :]), axis=1)
 
-    def resumed(self, state: HostState, errors: Sequence[str] = (), models: Float[np.ndarray, "K M"] | None = None) -> HostRun:
+    def shown(self, run: HostRun, seed: int) -> dict[str, float]:
+        """The same of one seed, by name."""
+        return shown(self.inside(run)[seed])
+
+    def resumed(self, state: HostState, errors: Sequence[str] = (), inside: Float[np.ndarray, "K I"] | None = None) -> HostRun:
         """A run that goes on. Rounds use their arguments up, and targets start as the same arrays: so it has a copy."""
         number = len(state.episodes)
         nowhere = np.full((number, self.env.task.observation_size), np.nan, np.float32)
         own = state._replace(agent=steps.copied(state.agent))
-        models = unknown(number) if models is None else models
-        return HostRun(own, tuple(errors) or ("",) * number, nowhere, np.zeros(number), models)
+        inside = unknown(number) if inside is None else inside
+        return HostRun(own, tuple(errors) or ("",) * number, nowhere, np.zeros(number), inside)
 
     def whole(self, run: HostRun) -> HostRun:
         """The run, or the last sound state where an interrupt came while the agent was being used up."""
         lost = run.sound is not None and run.state.agent.log_alpha.is_deleted()
-        return self.resumed(run.sound, run.errors, run.models) if lost and run.sound is not None else run
+        return self.back(run, run.sound) if lost and run.sound is not None else run
+
+    def back(self, run: HostRun, sound: HostState) -> HostRun:
+        """The run as it was, with what is made beside it."""
+        return self.resumed(sound, run.errors, run.inside)._replace(beside=run.beside)
 
     def saved(self, run: HostRun) -> HostState:
         """What a checkpoint holds: no free places."""
@@ -210,9 +168,12 @@ class HostLoop:
         return f", in episode {state.episodes[seed]}"
 
     def _begin(self, run: HostRun) -> HostRun:
-        """Observations for all: episodes under way are made again, and new ones begin where there is none or it is lost."""
+        """Observations for all: episodes under way are made again, and new ones begin where there is none or it is lost.
+
+        A new one counts from its first step on, so whether it was begun makes no difference to a run that goes on.
+        """
         state, observation, total = run.state, run.observation.copy(), run.total.copy()
-        begun, elapsed, pending = state.begun.copy(), state.elapsed.copy(), state.pending.copy()
+        elapsed, pending = state.elapsed.copy(), np.array(state.pending)
         lacking = [k for k in run.living if np.isnan(observation[k]).any()]
         since = {k: state.step - int(elapsed[k]) for k in lacking if elapsed[k]}
         words = {
@@ -227,10 +188,10 @@ class HostLoop:
                 continue
             message = "%s does not give the same episode for the same seed and actions: going on at step %d with a new one"
             LOG.warning(message, self.env.name, state.step)
+            elapsed[k], pending[k] = 0, np.nan
         fresh = [k for k in run.living if np.isnan(observation[k]).any()]
-        begun[fresh] += 1
-        elapsed[fresh], pending[fresh], total[fresh] = 0, np.nan, 0.0
-        state = state._replace(begun=begun, elapsed=elapsed, pending=pending)
+        total[fresh] = 0.0
+        state = state._replace(elapsed=elapsed, pending=pending)
         run, found = self.asked(run, "reset", {k: (state.step, seed_of(state, k), self._episode(state, k)) for k in fresh})
         for k, first in found.items():
             observation[k] = first
@@ -301,12 +262,15 @@ class HostLoop:
 
     def _record(self, run: HostRun, action: Float[np.ndarray, "K A"], moved: Mapping[int, Moved]) -> HostRun:
         """The run with one more transition of some seeds."""
-        state, observation, total, elapsed = run.state, run.observation.copy(), run.total.copy(), run.state.elapsed.copy()
+        state, observation, total = run.state, run.observation.copy(), run.total.copy()
+        begun, elapsed = state.begun.copy(), state.elapsed.copy()
         for k, one in moved.items():
             said = (np.array([one.reward], np.float32), one.observation, np.array([one.terminated], np.float32))
             state.data[k, state.step] = np.concatenate((observation[k], action[k], *said))
+            begun[k] += elapsed[k] == 0
             observation[k], total[k], elapsed[k] = one.observation, total[k] + one.reward, elapsed[k] + 1
-        after = state._replace(step=state.step + 1, elapsed=elapsed, pending=np.full_like(state.pending, np.nan))
+        none = np.full_like(state.pending, np.nan)
+        after = state._replace(step=state.step + 1, begun=begun, elapsed=elapsed, pending=none)
         return run._replace(state=after, observation=observation, total=total, action=None)
 
     def _synced(self, run: HostRun) -> HostRun:
@@ -320,7 +284,7 @@ class HostLoop:
     def _retrain(self, run: HostRun, index: int, number: int) -> HostRun:
         """At the start of a segment new models and new rollouts; where a run goes on, the rollouts that it had again."""
         run = self._synced(run)
-        state, buffers, models, task = run.state, run.buffers, run.models, self.env.task
+        state, buffers, inside, task = run.state, run.buffers, run.inside, self.env.task
         data, place, model, ends = run.on_device, np.int32(index), state.dynamics, state.termination
         assert data is not None
         assert model is not None
@@ -338,11 +302,11 @@ class HostLoop:
         if number == 0:
             made = refills.recorded(index, buffers.written, model, state.agent.actor, in_use)
             buffers, outlook = refill(buffers, made)
-            models = described(fitted, outlook)
+            inside = np.concatenate((inside[:, : -len(MODELS)], described(fitted, outlook)), axis=1)
             history = refills.needed((*history, made), buffers)
         buffers.written.block_until_ready()
         state = state._replace(dynamics=model, termination=ends, refills=history)
-        return run._replace(state=state, buffers=buffers, ends=in_use, models=models)
+        return run._replace(state=state, buffers=buffers, ends=in_use, inside=inside)
 
     def _refill(
         self, keys: Shaped[PRNGKeyArray, " K"], data: Float[Array, "K C D"], buffers: ModelBuffer, made: Refill
@@ -392,4 +356,4 @@ class HostLoop:
         if run.sound is None:
             return run, FloatingPointError(why)
         error = FloatingPointError(f"{why}; the agent is kept as it was at step {run.sound.step}")
-        return self.resumed(run.sound, run.errors, run.models), error
+        return self.back(run, run.sound), error

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from ubex.deep import agents, dynamics, refills, termination
 from ubex.deep.agents import AgentState, Info
-from ubex.deep.buffer import width
+from ubex.deep.buffer import ModelBuffer, width
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics, Fitted
 from ubex.deep.refills import Refill
@@ -26,6 +26,8 @@ SHARES = ("stored_share", "terminal_share", "outside_share")
 """What is shown of an `Outlook`, as means over buffers."""
 MODELS = ("model_epochs", "model_error", *SHARES)
 """What is shown of the last training of the models, and of their rollouts."""
+INSIDE = (*Info._fields, *MODELS)
+"""What is shown of a seed: its last gradient rounds, and its models."""
 
 
 class HostState(NamedTuple):
@@ -47,12 +49,62 @@ class HostState(NamedTuple):
     episodes: Int[np.ndarray, "*k"]
     """Finished episodes."""
     begun: Int[np.ndarray, "*k"]
-    """Episodes that were begun."""
+    """Episodes in which a step was made, those that were lost among them."""
     elapsed: Int[np.ndarray, "*k"]
     """Steps of the episode under way; 0 where there is none."""
     capacity: int
     """Transitions that programs are compiled for: draws depend on it."""
     key: Shaped[PRNGKeyArray, "*k"]
+
+
+Actions = Float[Array, "K A"] | Float[np.ndarray, "K A"]
+"""Of all seeds, in [-1, 1] or one-hot; the device may still be busy with them."""
+
+
+class Rounds(NamedTuple):
+    """The last gradient rounds, which the device may still be busy with."""
+
+    step: int
+    info: Info
+    bad: Bool[Array, " K"]
+    """Whether a loss is not finite."""
+
+
+class HostRun(NamedTuple):
+    """A state of K seeds, and what is made from it again when a run goes on."""
+
+    state: HostState
+    errors: tuple[str, ...]
+    """Why a seed is out; empty for those that go on."""
+    observation: Float[np.ndarray, "K O"]
+    """Of the episodes under way; NaN where one is still to be begun, or made again."""
+    total: Float[np.ndarray, " K"]
+    """Their returns so far."""
+    inside: Float[np.ndarray, "K I"]
+    """What is shown of them: `seeds.INSIDE`, of which the rounds are those before the run went on; `last` has later ones."""
+    action: Actions | None = None
+    """What is done next; None where it is still to be chosen."""
+    buffers: ModelBuffer | None = None
+    on_device: Float[Array, "K C D"] | None = None
+    """The transitions."""
+    held: int = 0
+    """How many of them are there."""
+    keys: tuple[int, Shaped[PRNGKeyArray, "K F"], Shaped[PRNGKeyArray, "K F G 2"] | None] | None = None
+    """A segment, and the keys of its steps and rounds."""
+    ends: Termination | None = None
+    """Where episodes end, once a seed has seen an end: nothing is compiled for it before."""
+    last: Rounds | None = None
+    earlier: Rounds | None = None
+    """Those before the action that is done next, which it depends on."""
+    sound: HostState | None = None
+    """Where to go back to at a loss that is not finite."""
+    beside: Any = None
+    """What is made beside the run, for whoever asked for it."""
+
+    @property
+    def living(self) -> list[int]:
+        """The seeds that go on."""
+        return [k for k, error in enumerate(self.errors) if not error]
 
 
 def begin(
@@ -100,9 +152,9 @@ def alone(state: HostState, seed: int) -> HostState:
     return one
 
 
-def unknown(number: int) -> Float[np.ndarray, "K M"]:
-    """`MODELS` of several seeds before the first training."""
-    return np.full((number, len(MODELS)), np.nan)
+def unknown(number: int) -> Float[np.ndarray, "K I"]:
+    """`INSIDE` of several seeds before the first training."""
+    return np.full((number, len(INSIDE)), np.nan)
 
 
 def described(fitted: Fitted, outlook: Outlook) -> Float[np.ndarray, "K M"]:
@@ -112,13 +164,12 @@ def described(fitted: Fitted, outlook: Outlook) -> Float[np.ndarray, "K M"]:
     return np.stack([x.reshape(len(x), -1).mean(axis=1) for x in means], axis=1)
 
 
-def averages(seed: int, info: Info | None, models: Float[np.ndarray, "K M"]) -> dict[str, float]:
-    """What is shown of one of several seeds: its last gradient rounds, and `MODELS`, where it has them."""
-    found = {} if info is None else {name: float(np.asarray(x)[seed]) for name, x in info._asdict().items()}
-    found |= dict(zip(MODELS, models[seed].tolist(), strict=True))
-    return {name: mean for name, mean in found.items() if not np.isnan(mean)}
+def shown(inside: Float[np.ndarray, " I"]) -> dict[str, float]:
+    """`INSIDE` of one seed by name, of which it may have some alone."""
+    return {name: mean for name, mean in zip(INSIDE, inside.tolist(), strict=True) if not np.isnan(mean)}
 
 
 def seed_of(state: HostState, seed: int) -> int:
-    """The number that the environment of one of several seeds begins its newest episode with."""
-    return plain_seed(jax.random.fold_in(named(state.key[seed], "environment"), int(state.begun[seed]) - 1))
+    """The number that the environment of one of several seeds begins its episode with: the one under way, or the next one."""
+    number = int(state.begun[seed]) - int(state.elapsed[seed] > 0)
+    return plain_seed(jax.random.fold_in(named(state.key[seed], "environment"), number))

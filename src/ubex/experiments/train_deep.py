@@ -15,9 +15,8 @@ import pandas as pd
 from jaxtyping import Float
 
 from ubex import checks, imports
-from ubex.deep.host import HostRun
 from ubex.deep.presets import GYMNASIUM as PRESETS
-from ubex.deep.seeds import alone
+from ubex.deep.seeds import HostRun, alone
 from ubex.envs import adapter
 from ubex.envs.resolve import by_name
 from ubex.experiments.deep_cells import out_of_memory

@@ -18,10 +18,10 @@ from jaxtyping import Array, Float
 from ubex import checks
 from ubex.deep import agents, policy, seeds
 from ubex.deep.config import DeepConfig
-from ubex.deep.host import HostLoop, HostRun
+from ubex.deep.host import HostLoop
 from ubex.deep.networks import MLP
 from ubex.deep.presets import AUTO, DISCRETE, GYMNASIUM, chosen, reason
-from ubex.deep.seeds import HostState
+from ubex.deep.seeds import HostRun, HostState
 from ubex.envs import actions, adapter, observe
 from ubex.envs.adapter import Episode, HostedEnv
 from ubex.envs.task import Task, never

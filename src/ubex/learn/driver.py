@@ -59,14 +59,6 @@ class Learner(ABC, Generic[State, Shown]):
         """The state, with all that a checkpoint does not hold made again."""
         return kept
 
-    def idle(self, state: State) -> bool:
-        """Whether nothing is made beside the state that a checkpoint would miss."""
-        return True
-
-    def awaited(self, state: State) -> Shown | None:
-        """What is still made beside the state, once it has come; asked for before the last checkpoint of a run that stops."""
-        return None
-
     def ready(self, state: State, goal: int) -> State:
         """The state before the first piece on the way to `goal`."""
         return state
@@ -110,10 +102,10 @@ def run(
 ) -> Run[State]:
     """Learns up to the goal, on from the newest sound checkpoint; `record` says what to keep of a block, and whether to go on.
 
-    There are checkpoints between blocks while the learner is idle, with at least so many seconds between two, and more where
-    one takes long. With `rescue` there is another one when an error is raised, for learners whose state is still good then, and
-    at an interrupt, which waits until something was done: in between, a state may be half used up. Another interrupt does not
-    wait. `so_far` says what seeds would have given had it ended with the blocks so far; it is left beside every checkpoint.
+    There are checkpoints between blocks, with at least so many seconds between two, and more where one takes long. With
+    `rescue` there is another one when an error is raised, for learners whose state is still good then, and at an interrupt,
+    which waits until something was done: in between, a state may be half used up. Another interrupt does not wait. `so_far`
+    says what seeds would have given had it ended with the blocks so far; it is left beside every checkpoint.
     """
     notes = context.checkpoints.notes() or {}
     shapes = notes.get("history", {})
@@ -142,30 +134,19 @@ def run(
     def over(done: int) -> bool:
         return compiling and done > first and learner.compiled(state)
 
-    def keep(shown: Shown) -> bool:
-        nonlocal history
-        rows, go_on = record(state, shown)
-        added = {name: np.asarray(table, np.float64) for name, table in rows.items()}
-        history |= {name: np.concatenate((history[name], table)) if name in history else table for name, table in added.items()}
-        return go_on
-
-    def leave() -> None:
-        shown = learner.awaited(state)
-        if shown is not None:
-            keep(shown)
-        save()
-
     def see(now: State, shown: Shown | None) -> bool:
-        nonlocal state, following
+        nonlocal state, history, following
         state, done = now, learner.done(now)
         if shown is None:
             if done > reported and (over(done) or time.monotonic() - told > REPORT_SECONDS):
                 report(done)
             return True
-        go_on = keep(shown)
+        rows, go_on = record(state, shown)
+        added = {name: np.asarray(table, np.float64) for name, table in rows.items()}
+        history |= {name: np.concatenate((history[name], table)) if name in history else table for name, table in added.items()}
         report(done)
         begun = time.monotonic()
-        if go_on and done < goal and begun >= following and learner.idle(state):
+        if go_on and done < goal and begun >= following:
             save()
             ended = time.monotonic()
             following = ended + max(seconds, (ended - begun) / MOST_SAVING if seconds else 0.0)
@@ -174,7 +155,7 @@ def run(
     def see_and_stop(now: State, shown: Shown | None) -> bool:
         before, go_on = learner.done(state), see(now, shown)
         if interrupt.seen and learner.done(now) > before:
-            leave()
+            save()
             interrupt.check()
         return go_on
 
@@ -185,7 +166,7 @@ def run(
             interrupt.check()
     except Exception:
         if rescue:
-            leave()
+            save()
         interrupt.check()
         raise
     return Run(state, history)

@@ -1,7 +1,8 @@
 """Several seeds of one deep agent beside their Gymnasium environments, step by step together, with evaluations.
 
 Where evaluations have processes of their own, training goes on meanwhile. What they say is shown when it has come, with the
-step at which it was asked for.
+step at which it was asked for. A checkpoint holds the actors that are still being evaluated, so that a run that goes on can ask
+again.
 """
 
 from __future__ import annotations
@@ -10,23 +11,38 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import jax
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray, Shaped
+from jaxtyping import Bool, Float, PRNGKeyArray, Shaped
 
 from ubex.deep import seeds, steps
-from ubex.deep.host import Ask, HostLoop, HostRun, here
-from ubex.deep.seeds import HostState
+from ubex.deep.host import Ask, HostLoop, here
+from ubex.deep.networks import MLP
+from ubex.deep.seeds import HostRun, HostState
 from ubex.envs.adapter import Episode, HostedEnv
 from ubex.learn.agent import evaluation_seed
 from ubex.learn.deep_agent import LEARNED, DeepBackend
 from ubex.learn.driver import Learner
 from ubex.types import InputError
 
+T = TypeVar("T")
 LONGEST = 500
 """Letters of an error that a checkpoint keeps."""
+
+
+class Asked(NamedTuple):
+    """An evaluation that was asked for and has not come."""
+
+    step: int
+    """When it was asked for."""
+    seeds: Bool[np.ndarray, " K"]
+    """Those that are evaluated."""
+    actors: MLP
+    """As they were then, of all seeds."""
+    inside: Float[np.ndarray, "K I"]
+    """What the last gradient rounds looked like then, and the models: `seeds.INSIDE`."""
 
 
 class Kept(NamedTuple):
@@ -35,15 +51,16 @@ class Kept(NamedTuple):
     state: HostState
     errors: Shaped[np.ndarray, " K"]
     """Why a seed is out; empty for those that go on."""
-    models: Float[np.ndarray, "K M"]
-    """How the last training of the models went: `seeds.MODELS`."""
+    inside: Float[np.ndarray, "K I"]
+    """What is shown of the seeds: `seeds.INSIDE`."""
+    asked: Asked | None
 
 
 class Evaluation(NamedTuple):
     """Episodes of one seed with the mean action."""
 
     step: int
-    """When they were asked for."""
+    """When it was asked for."""
     value: float
     """Their mean return."""
     inside: Mapping[str, float]
@@ -59,6 +76,14 @@ class Shown(NamedTuple):
 
 Answers = Mapping[int, Evaluation | InputError]
 """What became of the evaluation of some seeds."""
+
+
+class Beside(NamedTuple):
+    """An evaluation beside a run."""
+
+    asked: Asked
+    answers: Future[Answers] | None = None
+    """None before it is begun."""
 
 
 @dataclass(frozen=True)
@@ -104,75 +129,80 @@ class SeedsLearner(HostLoop, Learner[HostRun, Shown]):
         """Untrained seeds with as many transitions as the notes say."""
         rows, known = int(notes.get("rows", 0)), notes.get("refills", ())
         each = [seeds.begin(self.config, self.env.task, key, rows, self.learn_ends, known) for key in self.keys]
-        return Kept(seeds.together(each), np.full(len(each), "", f"U{LONGEST}"), seeds.unknown(len(each)))
+        state, number = seeds.together(each), len(each)
+        inside, nobody = seeds.unknown(number), np.zeros(number, bool)
+        asked = Asked(0, nobody, on_host(state.agent.deployed), inside) if notes.get("asked") else None
+        return Kept(state, np.full(number, "", f"U{LONGEST}"), inside, asked)
 
     def restore(self, kept: Kept) -> HostRun:
         """A run that goes on."""
-        return self.resumed(kept.state, [str(error) for error in kept.errors], kept.models)
+        run = self.resumed(kept.state, [str(error) for error in kept.errors], kept.inside)
+        return run if kept.asked is None else run._replace(beside=Beside(kept.asked))
 
     def kept(self, state: HostRun) -> Kept:
         """Everything but what is made again."""
-        return Kept(self.saved(state), np.array(state.errors, f"U{LONGEST}"), state.models)
+        return Kept(self.saved(state), np.array(state.errors, f"U{LONGEST}"), self.inside(state), self._asked(state))
 
     def notes(self, state: HostRun) -> dict[str, Any]:
-        """Also why seeds are out."""
-        return {**super().notes(state), "errors": list(state.errors)}
+        """Also why seeds are out, and whether an evaluation has not come."""
+        return {**super().notes(state), "errors": list(state.errors), "asked": self._asked(state) is not None}
 
-    def idle(self, state: HostRun) -> bool:
-        """Unless an evaluation is under way."""
-        return state.under_way is None
-
-    def awaited(self, state: HostRun) -> Shown | None:
-        """The evaluation that is under way; seeds whose environments failed in it are left out."""
-        answers: Answers = {} if state.under_way is None else state.under_way.result()
-        return Shown({}, {k: one for k, one in answers.items() if not isinstance(one, InputError)}) if answers else None
+    def _asked(self, run: HostRun) -> Asked | None:
+        """The evaluation that has not come, unless the run goes back to before it was asked for."""
+        beside: Beside | None = run.beside
+        return beside.asked if beside is not None and beside.asked.step <= self.whole(run).state.step else None
 
     def advance(self, state: HostRun, goal: int) -> tuple[HostRun, Shown | Exception | None]:
-        """Resets, the choice of actions, or a step, after which seeds may be evaluated."""
-        before = state.state.step
-        run, ended = self.piece(state, goal)
-        run = run._replace(under_way=state.under_way)
+        """Resets, the choice of actions, or a step; between two steps also an evaluation, if it has come or must not wait.
+
+        An evaluation is over before another one is asked for, and before the goal.
+        """
+        run, before = state, state.state.step
+        if run.beside is not None and run.action is None:
+            run = self._sent(run)
+            if run.beside.answers.done() or (before + 1) % self.every == 0 or before + 1 >= goal:
+                return self._come(run)
+        run, ended = self.piece(run, goal)
         if isinstance(ended, Exception):
-            return run, ended
-        episodes, seen = ended or {}, dict[int, Evaluation]()
-        due = self._due(run, episodes, before, goal)
+            return run._replace(beside=run.beside if self._asked(run) else None), ended
+        due = self._due(run, ended or {}, before, goal)
         if due:
             run, error = self._without(run, self._losses(run, run.last))
-            run = run._replace(under_way=state.under_way)
             if error is not None:
                 return run, error
-        try:
-            if run.under_way is not None and (due or run.state.step >= goal or run.under_way.done()):
-                run, seen = self._come(run)
-            if due:
-                run = self._sent(run, [k for k in due if not run.errors[k]])
-                if self.ask_apart is None:
-                    run, seen = self._come(run)
-        except InputError as broken:
-            return run, broken
-        return run, Shown(episodes, seen) if episodes or seen else None
+            run = self._owing(run, due)
+        return run, Shown(ended, {}) if ended else None
 
     def _due(self, run: HostRun, ended: Mapping[int, Episode], before: int, goal: int) -> list[int]:
         """The seeds that are evaluated after a piece that began at step `before`; there is another evaluation at the goal."""
         step = run.state.step
         if self.ask_apart is None and self.apart is None:
-            return [k for k, one in ended.items() if step // self.every > (step - one.length) // self.every]
+            passed = [k for k, one in ended.items() if step // self.every > (step - one.length) // self.every]
+            return passed if step < goal else []
         return run.living if before < step < goal and step % self.every == 0 else []
 
-    def evaluate(self, run: HostRun, which: Sequence[int]) -> tuple[HostRun, dict[int, Evaluation]]:
+    def evaluate(self, run: HostRun, which: Sequence[int]) -> tuple[HostRun, Mapping[int, Evaluation]]:
         """Whole episodes with the mean action, of some seeds at once."""
-        return self._come(self._sent(run, which))
+        run, shown = self._come(self._sent(self._owing(run, which)))
+        if isinstance(shown, Exception):
+            raise shown
+        return run, shown.evaluations
 
-    def _sent(self, run: HostRun, which: Sequence[int]) -> HostRun:
-        """The run with an evaluation of some seeds under way; where nobody else can make it, it is over at once."""
-        actors = steps.on_processor(jax.tree.map(np.array, run.state.agent.deployed))  # a copy: rounds use the agent up
-        inside, step = {k: self.shown(run, k) for k in which}, run.state.step
-        begun = {k: evaluation_seed(run.state.key[k], step) for k in which}
-        answers = Future[Answers]()
+    def _owing(self, run: HostRun, which: Sequence[int]) -> HostRun:
+        """The run that owes an evaluation of some seeds as they are now."""
+        chosen = np.isin(np.arange(len(run.errors)), which)
+        return run._replace(beside=Beside(Asked(run.state.step, chosen, on_host(run.state.agent.deployed), self.inside(run))))
+
+    def _sent(self, run: HostRun) -> HostRun:
+        """The run with its evaluation under way; where nobody else can make it, it is over at once."""
+        asked, answers = run.beside.asked, Future[Answers]()
+        if run.beside.answers is not None:
+            return run
+        begun = {k: evaluation_seed(run.state.key[k], asked.step) for k in run.living if asked.seeds[k]}
 
         def make() -> None:
             try:
-                answers.set_result(self._played(actors, step, begun, inside))
+                answers.set_result(self._played(asked, begun))
             except Exception as error:
                 answers.set_exception(error)
 
@@ -181,21 +211,28 @@ class SeedsLearner(HostLoop, Learner[HostRun, Shown]):
         else:
             with self.clock.measure("environment"):
                 make()
-        return run._replace(under_way=answers)
+        return run._replace(beside=Beside(asked, answers))
 
-    def _come(self, run: HostRun) -> tuple[HostRun, dict[int, Evaluation]]:
-        """What the evaluation says, for which the run waits if it has to; seeds whose environments failed in it are out."""
-        assert run.under_way is not None
+    def _come(self, run: HostRun) -> tuple[HostRun, Shown | FloatingPointError]:
+        """What the evaluation says, for which the run waits if it has to; seeds whose environments failed in it are out.
+
+        There may be a checkpoint next, so nothing that is not finite goes on from here.
+        """
+        run, error = self._without(run, self._losses(run, run.last))
+        if error is not None:
+            return run._replace(beside=run.beside if self._asked(run) else None), error
         with self.clock.measure("environment"):
-            answers = run.under_way.result()
-        return self.told(run._replace(under_way=None), answers)
+            answers = run.beside.answers.result()
+        run, seen = self.told(run._replace(beside=None), answers)
+        return run, Shown({}, seen)
 
-    def _played(self, actors: Any, step: int, begun: Mapping[int, int], inside: Mapping[int, dict[str, float]]) -> Answers:
-        """The episodes of an evaluation, of all seeds side by side."""
+    def _played(self, asked: Asked, begun: Mapping[int, int]) -> Answers:
+        """The episodes of an evaluation, of all seeds side by side; they begin with these numbers."""
         ask = self.ask_apart or self.ask or here(self.apart or self.env)
+        step, actors = asked.step, steps.on_processor(asked.actors)
         total, wrong = dict.fromkeys(begun, 0.0), dict[int, InputError]()
 
-        def asked(method: str, words: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
+        def heard(method: str, words: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
             answers = ask(method, words)
             wrong.update({k: said for k, said in answers.items() if isinstance(said, InputError)})
             return {k: said for k, said in answers.items() if k not in wrong}
@@ -203,14 +240,20 @@ class SeedsLearner(HostLoop, Learner[HostRun, Shown]):
         for number in range(self.episodes):
             episode, elapsed = f", in episode {number} of an evaluation", 0
             first = {k: (step, seed if number == 0 else None, episode) for k, seed in begun.items() if k not in wrong}
-            seen = asked("reset", first)
+            seen = heard("reset", first)
             while seen:
                 observation = np.zeros((len(self.keys), self.env.task.observation_size), np.float32)
                 observation[list(seen)] = list(seen.values())
                 action = np.asarray(steps.modes(self.config, self.env.task, actors, observation))
-                moved = asked("step", {k: (action[k], step, elapsed, episode) for k in seen})
+                moved = heard("step", {k: (action[k], step, elapsed, episode) for k in seen})
                 for k, one in moved.items():
                     total[k] += one.reward
                 seen = {k: one.observation for k, one in moved.items() if not (one.terminated or one.truncated)}
                 elapsed += 1
-        return {k: wrong.get(k) or Evaluation(step, total[k] / self.episodes, inside[k]) for k in begun}
+        return {k: wrong.get(k) or Evaluation(step, total[k] / self.episodes, seeds.shown(asked.inside[k])) for k in begun}
+
+
+def on_host(tree: T) -> T:
+    """A copy of the arrays: gradient rounds use an agent up."""
+    same: T = jax.tree.map(np.array, tree)
+    return same
