@@ -108,7 +108,7 @@ def test_it_is_the_compiled_loop() -> None:
     assert seen[3].losses == {}
     shown = run.loop.shown(run.now, 0)
     assert {"critic_loss", "critic_std", "variance", "w", "gap", "u", "alpha"} <= set(shown)
-    assert shown["model_error"] == run.now.models[0, seeds.MODELS.index("model_error")] > 0.0
+    assert shown["model_error"] == run.loop.inside(run.now)[0, seeds.INSIDE.index("model_error")] > 0.0
     assert 0.0 <= shown["outside_share"] <= 1.0
     assert min(run.loop.clock.spent) > 0.0
 
@@ -136,7 +136,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_last_bit(method: str, retain: int
     assert (run.state.step, run.loop.saved(run.now).data.shape[1], run.state.elapsed) == (46, 46, 6)
     assert np.isnan(run.state.pending).any() == (method == "sac"), "with a model, the rounds were made before the step"
     again = through_a_file(run, settings, hosted(shaken())).to(STEPS)
-    assert np.isnan(again.now.models).all(), "within a segment the models are those of its start"
+    assert np.isnan(again.now.inside).all(), "within a segment the models are those of its start"
     assert (again.state.termination is None, again.now.ends) == (method == "sac", None), "nothing ended: nothing was learned"
     for mine, whole_run in zip(*(jax.tree.leaves(one.loop.saved(one.now)) for one in (again, straight)), strict=True):
         if not isinstance(mine, jax.Array) or not jnp.issubdtype(mine.dtype, jax.dtypes.prng_key):

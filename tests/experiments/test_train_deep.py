@@ -19,7 +19,7 @@ import ubex
 from ubex import cli
 from ubex.envs import adapter
 from ubex.experiments.spec import Outcome, SeedError
-from ubex.experiments.train_deep import AGENT_FILE, TrainDeep, curve
+from ubex.experiments.train_deep import AGENT_FILE, TrainDeep, curve, curve_of
 from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.jobs import JobContext
 
@@ -51,7 +51,7 @@ def test_a_run_is_stopped_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixt
     notes = CheckpointFolder(tmp_path / "c").notes()
     assert notes is not None
     shapes = notes.pop("history")
-    assert notes == {"rows": 40, "refills": [], "errors": [""]}
+    assert notes == {"rows": 40, "refills": [], "errors": [""], "asked": False}
     assert {name: shapes.pop(name) for name in ("return", "evaluation")} == {"return": [2, 3], "evaluation": [1, 3]}
     assert {"critic_loss", "value", "alpha"} <= set(shapes), "what the agent looks like inside, at every evaluation"
     assert set(map(tuple, shapes.values())) == {(1, 3)}
@@ -240,6 +240,12 @@ def test_functions_come_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_curve_has_one_value_a_step() -> None:
     found = curve([(10.0, 1.0), (20.0, 2.0), (20.0, 3.0)])
     assert (list(found.index), list(found.values)) == ([10, 20], [1.0, 3.0])
+
+
+def test_what_was_shown_before_a_run_went_back_does_not_count_twice() -> None:
+    rows = np.array([(0, 10, 1.0), (1, 10, 9.0), (0, 20, 2.0), (0, 30, 3.0), (0, 15, 4.0), (0, 25, 5.0), (1, 20, 8.0)])
+    assert curve_of({"return": rows}, "return", 0) == [(10.0, 1.0), (15.0, 4.0), (25.0, 5.0)]
+    assert curve_of({"return": rows}, "return", 1) == [(10.0, 9.0), (20.0, 8.0)]
 
 
 @pytest.mark.parametrize(

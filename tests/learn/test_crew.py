@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from ubex.learn.crew import Crew, Maker
 from ubex.types import InputError
@@ -24,6 +26,17 @@ if __name__ == "__main__":
     crew("reset", {0: (0, 1), 1: (0, 2)})
     print(*(process.pid for process in crew.processes), flush=True)
     time.sleep(10_000.0)
+"""
+STUCK = """
+import gymnasium, time
+from gymnasium import spaces
+from pathlib import Path
+
+class Stuck(gymnasium.Env):
+    observation_space = action_space = spaces.Box(-1.0, 1.0, (1,))
+    def reset(self, *, seed=None, options=None):
+        Path(__file__).with_name("asked").touch()
+        time.sleep(10_000.0)
 """
 
 
@@ -52,6 +65,20 @@ def test_they_answer_as_here_and_fail_alone() -> None:
         again = crew("again", {1: (0, 5, np.zeros((1, 9), np.float32))})
         assert again == {1: None}, "another episode than these rows tell"
     assert not any(process.is_alive() for process in crew.processes)
+
+
+def test_who_asks_while_they_end_gets_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of an environment that never answers."""
+    monkeypatch.setattr("ubex.learn.crew.LEAVE_SECONDS", 0.1)
+    (tmp_path / "stuck.py").write_text(STUCK)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with Crew(Maker("stuck:Stuck", {}, None, False), 1) as crew, ThreadPoolExecutor() as threads:
+        late = threads.submit(crew, "reset", {0: (7, 1)})
+        while not (tmp_path / "asked").exists():
+            time.sleep(0.01)
+        crew.__exit__()
+        assert str(late.result()[0]) == "the process of stuck:Stuck ended at step 7 (exit code -9)"
+        assert isinstance(crew("reset", {0: (7, 1)})[0], InputError)
 
 
 def test_what_cannot_be_made_says_so_when_it_is_asked() -> None:

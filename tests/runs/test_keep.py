@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,7 @@ def test_what_cannot_be_kept_is_one_line_and_changes_nothing(run: Path, capsys: 
     write_run(Path("early/run"))
     for name in ("results.csv", "curves.csv"):
         Path("early/run", name).unlink()
+    shutil.rmtree("early/run/cells")
     for words, said in {
         ("nowhere",): "nowhere is not a run folder: it has no spec.json",
         ("empty",): "empty is not a run folder: it has no spec.json",
@@ -180,22 +182,48 @@ def test_unfinished_seeds_are_kept_as_far_as_they_have_come(tmp_path: Path) -> N
     curves = folder.load_curves(kept)
     assert set(curves["metric"]) == {"loss"}
     assert len(curves) == 2 * len(spec["cells"]) * 2 - 1
-    (place / "results.csv").rename(tmp_path / "results.csv")
-    with pytest.raises(InputError, match=r"no seed of .*run has finished: --unfinished keeps what they had shown"):
-        keep.keep(place, tmp_path / "plain")
-    (tmp_path / "results.csv").rename(place / "results.csv")
     plain = folder.load_results(keep.keep(place, tmp_path / "plain"))
     assert len(plain) == len(before), "the tables as they stand"
-    (beside.root / SO_FAR).write_text("{")
-    with pytest.raises(InputError, match=r"so-far.json is damaged: continue the run, which makes it anew"):
-        keep.keep(place, tmp_path / "kept", unfinished=True)
+    (place / "results.csv").unlink()
+    plain = folder.load_results(keep.keep(place, tmp_path / "plain"))
+    assert len(plain) == len(before) - 3, "what has finished of a run that was killed before it wrote its tables"
+    earlier = CheckpointFolder(place / "cells" / cell.id / "checkpoints-0-1-2")
+    earlier.root.mkdir()
+    earlier.leave(SO_FAR, as_text({seed: shown.until(8, "episodes") for seed in (0, 1)}))
+    again = folder.load_results(keep.keep(place, tmp_path / "kept", unfinished=True))
+    assert again.equals(after), "of a seed that ran in several groups the newest counts"
+    curve = {"unit": "episode", "index": [1], "values": [0.5]}
+    good = {"scalars": {}, "curves": {"loss": curve}, "earlier": {"9": {"other": 4.0}}}
+    for broken in (
+        {"1": {**good, "curves": {"loss": {**curve, "values": [0.5, 0.6]}}}},
+        {"1": {**good, "curves": {"loss": {**curve, "index": None}}}},
+        {"1": {**good, "earlier": {"9": {"other": "four"}}}},
+        {"1": {**good, "earlier": {}}},
+        {"-3": good},
+        [],
+    ):
+        (beside.root / SO_FAR).write_text(json.dumps(broken))
+        with pytest.raises(InputError, match=r"so-far.json is damaged: continue the run, which makes it anew"):
+            keep.keep(place, tmp_path / "kept", unfinished=True)
+    for text in ("{", "[" * 10**5):
+        (beside.root / SO_FAR).write_text(text)
+        with pytest.raises(InputError, match=r"so-far.json is damaged: continue the run, which makes it anew"):
+            keep.keep(place, tmp_path / "kept", unfinished=True)
     with pytest.raises(InputError, match="--wide has one line per seed, and --unfinished several: give one of the two"):
         keep.keep(place, tmp_path / "kept", unfinished=True, wide=True)
 
 
 def test_a_run_without_a_finished_seed_is_refused(tmp_path: Path) -> None:
-    store = Store.open(tmp_path / "run", describe(DeepSea(), "2026-01-01"))
-    store.write_tables()
-    store.close()
-    with pytest.raises(InputError, match=r"no seed of .*run has finished"):
+    made = Store.open(tmp_path / "run", describe(DeepSea(), "2026-01-01"))
+    made.write_tables()
+    made.close()
+    with pytest.raises(InputError, match=r"no seed of .*run has finished: there is nothing to keep"):
+        keep.keep(tmp_path / "run", tmp_path / "kept")
+    beside = CheckpointFolder(tmp_path / "run" / "cells" / made.cells[0].id / "checkpoints-0")
+    beside.root.mkdir(parents=True)
+    beside.leave(SO_FAR, as_text({0: Outcome({"other": 1.0}).until(9, "episodes")}))
+    with pytest.raises(InputError, match=r"no seed of .*run has finished: --unfinished keeps what they had shown"):
+        keep.keep(tmp_path / "run", tmp_path / "kept")
+    (beside.root / SO_FAR).write_text("[" * 10**5)
+    with pytest.raises(InputError, match=r"no seed of .*run has finished: there is nothing to keep"):
         keep.keep(tmp_path / "run", tmp_path / "kept")

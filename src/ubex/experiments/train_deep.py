@@ -164,6 +164,7 @@ class TrainDeep(Experiment):
                     found[seed] = self.given(known, last).until(last, "steps")
             return found
 
+        errors: Sequence[str] | None = None
         with out_of_memory(number), contextlib.ExitStack() as crews:
             asked: dict[str, Any] = {"other": maker()}
             if number > 1:
@@ -172,10 +173,11 @@ class TrainDeep(Experiment):
             learner = SeedsLearner.of(backend, keys, self.evaluate_every, self.evaluation_episodes, seeds, **asked)
             try:
                 done = driver.run(learner, self.steps, context, record, CHECKPOINT_SECONDS, rescue=True, so_far=so_far)
+                errors = done.state.errors
                 run, final = learner.evaluate(done.state, done.state.living)
             except (FloatingPointError, InputError) as error:  # of a loss, or of the environment
                 notes = context.checkpoints.notes() or {}
-                said = notes.get("errors", [""] * number)
+                said = errors or notes.get("errors", [""] * number)
                 kept = f"; there is a checkpoint of step {notes['rows']}" if notes else ""
                 return {seed: SeedError(f"seed {seed}: {why or error}{kept}") for seed, why in zip(seeds, said, strict=True)}
         state, found, best = learner.saved(run), dict[int, Outcome | SeedError](), max(final, key=lambda k: final[k].value)
@@ -225,9 +227,13 @@ def table(rows: Sequence[tuple[float, ...]]) -> Float[np.ndarray, "R 3"]:
 
 
 def curve_of(history: Mapping[str, np.ndarray], name: str, seed: int) -> list[tuple[float, float]]:
-    """Step and value in the rows of one seed."""
-    rows = history.get(name, table(()))
-    return [(float(step), float(value)) for _, step, value in rows[rows[:, 0] == seed]]
+    """Step and value in the rows of one seed; where a run went back, what it had shown from there on counts no more."""
+    rows, found = history.get(name, table(())), list[tuple[float, float]]()
+    for _, step, value in rows[rows[:, 0] == seed]:
+        while found and found[-1][0] >= step:
+            found.pop()
+        found.append((float(step), float(value)))
+    return found
 
 
 def outcome(

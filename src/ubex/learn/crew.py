@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -37,6 +38,7 @@ class Crew:
         """Starts them; each makes its environment, and says what is wrong with it when it is first asked."""
         context, self.name = multiprocessing.get_context("spawn"), make.name
         self.connections, self.processes = list[Connection](), []
+        self._asking = threading.Lock()
         with environment({**worker_environment(), "JAX_PLATFORMS": "cpu"}):
             for _ in range(seeds):
                 near, far = context.Pipe()
@@ -51,9 +53,14 @@ class Crew:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ends all processes."""
+        """Ends all processes. A thread that still asks gets an error for an answer."""
+        if not self._asking.acquire(timeout=LEAVE_SECONDS):
+            for process in self.processes:
+                process.kill()
+            self._asking.acquire()
         for connection in self.connections:
             connection.close()
+        self._asking.release()
         for process in self.processes:
             process.join(LEAVE_SECONDS)
             process.kill()
@@ -61,10 +68,11 @@ class Crew:
 
     def __call__(self, method: str, words: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         """What the environments of some seeds answer, or an InputError; all are asked before the first answer is awaited."""
-        for seed, given in words.items():
-            with contextlib.suppress(OSError):  # it died: the end of its stream is seen below
-                self.connections[seed].send((method, given))
-        return {seed: self._answer(seed, given[1 if method == "step" else 0]) for seed, given in words.items()}
+        with self._asking:
+            for seed, given in words.items():
+                with contextlib.suppress(OSError):  # it died: the end of its stream is seen below
+                    self.connections[seed].send((method, given))
+            return {seed: self._answer(seed, given[1 if method == "step" else 0]) for seed, given in words.items()}
 
     def _answer(self, seed: int, number: int) -> Any:
         try:

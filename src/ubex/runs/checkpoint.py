@@ -140,13 +140,13 @@ def unpack(payload: bytes, like: Any, path: Path) -> tuple[int, Any, dict[str, A
         arrays = [archive[f"leaf{i}"] for i in range(len(meta["leaves"]))]
     expected, structure = jax.tree_util.tree_flatten_with_path(like)
     if [entry["path"] for entry in meta["leaves"]] != [jax.tree_util.keystr(place) for place, _ in expected]:
-        raise InputError(f"{path} was made with other settings: it does not hold the same quantities")
+        raise InputError(f"{path} was made with other settings or another version: it does not hold the same quantities")
     leaves = []
     for entry, array, (_, template) in zip(meta["leaves"], arrays, expected, strict=True):
         wanted = np.asarray(jax.random.key_data(template) if entry["key"] else template)
         if array.shape != wanted.shape or array.dtype != wanted.dtype:
             raise InputError(
-                f"{path} was made with other settings: {entry['path']} is {array.dtype}{list(array.shape)}, "
+                f"{path} was made with other settings or another version: {entry['path']} is {array.dtype}{list(array.shape)}, "
                 f"not {wanted.dtype}{list(wanted.shape)}"
             )
         leaves.append(_as(template, array, entry["key"]))

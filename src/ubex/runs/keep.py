@@ -10,6 +10,7 @@ The wide form has `wide.csv` instead of the last three: one line per cell and se
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -104,19 +105,23 @@ def contents(
     run: Path, spec: Mapping[str, Any], columns: Sequence[str], wide: bool, unfinished: bool
 ) -> Iterator[tuple[str, str]]:
     """Names and texts of the files to keep."""
-    early = store.so_far(run, spec) if unfinished else {}
-    begun = early or not any((run / name).is_file() for name in (folder.RESULTS, folder.WIDE))
-    results = pd.DataFrame() if begun else folder.load_results(run)
-    if results.empty and not early:
-        instead = "--unfinished keeps what they had shown" if not unfinished and store.so_far(run, spec) else ""
+    early, done = store.so_far(run, spec) if unfinished else {}, store.finished(run, spec)[0]
+    written = any((run / name).is_file() for name in (folder.RESULTS, folder.WIDE))
+    stopped = bool(early or done) and (unfinished or not written)  # before it wrote tables of all that there is
+    rows, points = store.tables(store.cells_of(spec), {**early, **done}) if stopped else (pd.DataFrame(), pd.DataFrame())
+    results = folder.load_results(run) if written and not stopped else rows
+    if results.empty:
+        instead = "--unfinished keeps what they had shown" if not unfinished and has_shown(run, spec) else ""
         none = f"no seed of {run} has finished{', or says how far it has come' * unfinished}"
         raise InputError(f"{none}: {instead or 'there is nothing to keep'}")
     if wide:
         yield folder.WIDE, widened(results, spec).to_csv(index=False, float_format="%.4g")
-    elif early:
-        rows, points = store.tables(store.cells_of(spec), {**early, **store.finished(run, spec)[0]})
+    elif stopped:
         yield folder.RESULTS, rows.to_csv(index=False)
-        yield folder.CURVES, (chosen(points, columns) if columns else points).to_csv(index=False)
+        if len(points):
+            yield folder.CURVES, (chosen(points, columns) if columns else points).to_csv(index=False)
+        if (run / folder.TABLES).is_file() and not early:
+            yield folder.TABLES, (run / folder.TABLES).read_text(encoding="utf-8")
     else:
         for name in (folder.RESULTS, folder.CURVES, folder.TABLES, folder.WIDE):
             if (run / name).is_file() and not (columns and name == folder.CURVES):
@@ -129,6 +134,13 @@ def contents(
     if (spec.get("git") or {}).get("dirty") is not False:
         kept.pop("git", None)  # a commit that the code was not at says nothing
     yield folder.SPEC, json.dumps(kept, indent=1) + "\n"
+
+
+def has_shown(run: Path, spec: Mapping[str, Any]) -> bool:
+    """Whether seeds that have not finished say how far they have come."""
+    with contextlib.suppress(InputError):
+        return bool(store.so_far(run, spec))
+    return False
 
 
 def chosen(curves: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:

@@ -122,7 +122,9 @@ class Store:
             with contextlib.suppress(OSError):
                 (place / "error.json").unlink(missing_ok=True)
             self._outcomes[cell.id, seed] = outcome
-        shutil.rmtree(self.checkpoint_folder(cell, list(outcomes)), ignore_errors=True)
+        for seeds in self.begun(cell):  # those of these seeds, and those of groups in which a seed had failed
+            if all(self.finished(cell, seed) for seed in seeds):
+                shutil.rmtree(self.checkpoint_folder(cell, seeds), ignore_errors=True)
 
     def fail(self, cell: Cell, seeds: Sequence[int], error: str, trace: str) -> None:
         """Keeps why a cell failed; the next invocation tries it again."""
@@ -175,14 +177,30 @@ def finished(root: Path, spec: Mapping[str, Any]) -> tuple[Outcomes, list[str]]:
 
 def so_far(root: Path, spec: Mapping[str, Any]) -> Outcomes:
     """What seeds had shown at their newest checkpoint, of those that have not finished."""
-    found = Outcomes()
+    found, done = Outcomes(), finished(root, spec)[0]
     for cell in cells_of(spec):
         for path in sorted((root / "cells" / cell.id).glob(f"checkpoints-*/{SO_FAR}")):
             try:
-                found |= {(cell.id, int(seed)): from_json(one) for seed, one in json.loads(path.read_text()).items()}
-            except (OSError, ValueError, KeyError, TypeError, AttributeError):
+                shown = {int(seed): from_json(one) for seed, one in json.loads(path.read_text()).items()}
+                if not all(0 <= seed < spec["seeds"] and one.earlier and sound(one) for seed, one in shown.items()):
+                    raise ValueError(path)
+            except FileNotFoundError:  # its seeds have just finished
+                continue
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 raise InputError(f"{path} is damaged: continue the run, which makes it anew") from None
+            for seed, one in shown.items():  # which may have run in several groups
+                place = (cell.id, seed)
+                if place not in done and (place not in found or max(one.earlier) > max(found[place].earlier)):
+                    found[place] = one
     return found
+
+
+def sound(outcome: Outcome) -> bool:
+    """Whether an outcome that was read has numbers where there must be numbers."""
+    scalars = [value for some in (outcome.scalars, *outcome.earlier.values()) for value in some.values()]
+    along = [value for curve in outcome.curves.values() for value in (*curve.index, *curve.values)]
+    even = all(len(curve.index) == len(curve.values) for curve in outcome.curves.values())
+    return even and all(isinstance(value, int | float) for value in (*scalars, *along))
 
 
 def tables(cells: Sequence[Cell], outcomes: Outcomes) -> tuple[pd.DataFrame, pd.DataFrame]:
