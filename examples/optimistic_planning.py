@@ -29,7 +29,7 @@ def plan(posterior: ubex.DirichletNormal, gain: float, discount: float = 0.95) -
     """One action per state: greedy in the optimistic values of the policy before, until it stays the same."""
     policy = np.zeros(STATES + 1, dtype=np.int64)
     for _ in range(40):
-        found = ubex.value_variance(posterior, policy, discount, estimator="exact-ube", key=0, num_models=100)
+        found = ubex.value_variance(posterior, policy, discount)
         better = (found.q_mean + gain * np.sqrt(found.q)).argmax(axis=1)
         if (better == policy).all():
             break

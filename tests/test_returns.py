@@ -191,10 +191,40 @@ def test_how_much_a_row_changes_its_own_returns() -> None:
     for each, close in ((sampled, 1e-9), (rows, 0.05)):
         found = returns.own_returns(each, jnp.asarray(root), jnp.asarray(v), known, policy, discount)
         np.testing.assert_allclose(found.varies, y.std(), rtol=close)
+        assert found.most >= found.varies
         thirds = returns.third_moments(each, jnp.asarray(root), jnp.asarray(v), policy, discount)
         paid = (r - r.mean(axis=0))[:, 1, 0] * isinstance(each, SampledRows)
         np.testing.assert_allclose(thirds[1], ((x + paid) ** 2 * y).mean(), rtol=4 * close)
         np.testing.assert_allclose(found.lopsided, 2.0 * abs(float(thirds[1])), rtol=1e-6)  # of a variance of 1
+
+
+@pytest.mark.parametrize("what", ["variance", "covariance", "difference", "sparse"])
+def test_one_state_that_stays_is_told_among_many_that_do_not(what: str) -> None:
+    """State 0 pays 1 and stays with an unknown chance, and four others end at once: the median state says nothing."""
+    support = np.zeros((5, 2, 6), bool)
+    support[..., 5] = support[0, :, 0] = True
+    paid, known = np.zeros((5, 2)), np.ones((5, 2))
+    paid[0], known[0] = (1.0, 2.0), 1e12
+    given: Any = {"reward_mean": paid, "reward_precision": known}
+    posterior = ubex.DirichletNormal(5, 2, terminal=True, support=support, concentration=0.5, **given)
+    policy, said = np.zeros(5, int), pytest.warns(UbexWarning, match=r"its own state is met again, by [0-9]+% in (some states|the median)")
+    with said:
+        if what == "variance":
+            assert ubex.value_variance(posterior, policy, 0.99).v[0] < 5.0, "the truth is 405"
+        elif what == "covariance":
+            ubex.value_covariance(posterior, policy, 0.99)
+        elif what == "difference":
+            ubex.policy_difference(posterior, policy, np.ones(5, int), 0.99)
+        else:
+            successors = np.where(np.arange(6)[:, None, None] == 0, [0, 5], [5, 5]) * np.ones((6, 2, 2), int)
+            visits = np.array([0.5, 0.5]) * np.ones((6, 2, 2))
+            rewards = np.append(paid, np.zeros((1, 2)), axis=0)
+            variances = np.append(1.0 / known, np.zeros((1, 2)), axis=0)
+            sparse = ubex.SparsePosterior(successors, visits, reward_mean=rewards, reward_variance=variances)
+            ubex.value_variance(sparse, np.zeros(6, int), 0.99, starts=[0])
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                ubex.value_variance(sparse, np.zeros(6, int), 0.99, starts=[1, 2])  # these are sound
 
 
 @pytest.mark.parametrize("call", [ubex.value_variance, ubex.value_covariance])

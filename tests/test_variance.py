@@ -127,12 +127,28 @@ def test_the_estimator_that_is_chosen_answers_the_question() -> None:
 
 def test_nobody_is_warned_without_cycles() -> None:
     for name in ubex.ESTIMATORS:
-        assert value_variance(toy.posterior_samples(), np.ones((5, 1)), 1.0, estimator=name).estimator == name
+        found = value_variance(toy.posterior_samples(), np.ones((5, 1)), 1.0, estimator=name, u_min=-np.inf)
+        assert found.estimator == name
+
+
+def test_a_clip_that_makes_variances_too_large_says_so() -> None:
+    """A state leads to one of fifty others, each of which pays an unknown reward: the more of them, the less they matter."""
+    p = np.zeros((52, 1, 52))
+    p[0, 0, 1:51], p[1:, 0, 51] = 0.02, 1.0  # the last state is the end
+    r = np.zeros((400, 52, 1))
+    r[:, 1:51] = np.random.default_rng(0).normal(size=(400, 50, 1))
+    samples = ubex.MDP(np.broadcast_to(p, (400, *p.shape)), r)
+    exact = value_variance(samples, np.zeros(52, int), 0.9, estimator="exact-ube", u_min=-np.inf).v[0]
+    truth = (0.9 * r[:, 1:51, 0].mean(axis=1)).var()
+    assert exact == pytest.approx(truth, rel=1e-9)
+    said = "u was below u_min at 2% of states and actions and was raised to it, so the variances are too large; u_min=-np.inf"
+    with pytest.warns(ubex.UbexWarning, match=said):
+        assert value_variance(samples, np.zeros(52, int), 0.9, estimator="exact-ube").v[0] > 40.0 * truth
 
 
 def test_a_closed_form_that_does_not_converge_says_so() -> None:
     sticky = DirichletNormal(1, 1, terminal=True, concentration=[[[0.5, 0.001]]], reward_mean=1.0)
-    with pytest.warns(ubex.UbexWarning, match="closed-form did not converge, .* better: estimator='ensemble-var'"):
+    with pytest.warns(ubex.UbexWarning, match="did not converge, .* better: estimator=.ensemble-var. with num_models=1000"):
         value_variance(sticky, [0, 0], 0.999)
 
 

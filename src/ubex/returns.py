@@ -50,6 +50,8 @@ class OwnReturns(NamedTuple):
 
     varies: Float[Array, ""] | float = 0.0
     """The standard deviation of y in the median state. Every row counts by its share of a state's variance."""
+    most: Float[Array, ""] | float = 0.0
+    """The same in the state where it is largest."""
     lopsided: Float[Array, ""] | float = 0.0
     """2 E[x^2 y] / E[x^2] in the state where it is largest, which is what the variance changes by if y is large where x is."""
 
@@ -64,8 +66,8 @@ def own_returns(
 ) -> OwnReturns:
     """Both, with what every state adds to the variances and the values in the mean MDP."""
     local, _ = without_infinite(local)
-    varies = in_the_median(root**2 * local[None], met_again(rows, root, policy, discount))
-    return OwnReturns(varies, lopsided(root, third_moments(rows, root, v, policy, discount), local))
+    varies = by_state(root**2 * local[None], met_again(rows, root, policy, discount))
+    return OwnReturns(*varies, lopsided(root, third_moments(rows, root, v, policy, discount), local))
 
 
 def lopsided(root: Float[Array, "S S"], thirds: Float[Array, " S"], local: Float[Array, " S"]) -> Float[Array, ""]:
@@ -117,12 +119,13 @@ def met_again(rows: Rows, root: Float[Array, "S S"], policy: Float[Array, "S A"]
     return jnp.sum(policy**2 * discount**2 * spread / (rows.total + 1.0), axis=1)
 
 
-def in_the_median(parts: Float[Array, "S S"], varies: Float[Array, " S"]) -> Float[Array, ""]:
-    """The standard deviation of y in the median state, from what every row adds to a state's variance."""
+def by_state(parts: Float[Array, "S S"], varies: Float[Array, " S"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """`OwnReturns.varies` and `most`, from what every row adds to a state's variance."""
     whole = jnp.sum(parts, axis=1)
     unknown = whole > NEGLIGIBLE * jnp.max(whole)
-    share = jnp.nanmedian(jnp.where(unknown, parts @ varies / jnp.where(unknown, whole, 1.0), jnp.nan))
-    return jnp.sqrt(jnp.maximum(jnp.nan_to_num(share), 0.0))
+    shares = jnp.where(unknown, parts @ varies / jnp.where(unknown, whole, 1.0), jnp.nan)
+    middle, most = (jnp.sqrt(jnp.maximum(jnp.nan_to_num(x), 0.0)) for x in (jnp.nanmedian(shares), jnp.nanmax(shares)))
+    return middle, most
 
 
 def _of_dirichlet(

@@ -153,6 +153,7 @@ class PolicyDifference(NamedTuple):
     """
 
     mean: Float[np.ndarray, " S"]
+    """Of the members, for `ensemble-var`; else the difference in the mean MDP, which is not quite the posterior's mean."""
     variance: Float[np.ndarray, " S"]
     converged: bool
     estimator: str = ""

@@ -156,7 +156,7 @@ def policy_difference(
     ddof: int = 0,
     horizon: int | None = None,
 ) -> PolicyDifference:
-    """Posterior mean and variance of V(policy) - V(other) in every state.
+    """Mean and posterior variance of V(policy) - V(other) in every state.
 
     What both policies do in a state they do under the same unknown row, so much of the uncertainty cancels.
     Both are probabilities (S, A) or actions (S,); the other arguments are those of `value_covariance`, and so are the warnings.
@@ -172,35 +172,66 @@ def policy_difference(
         both = (jnp.asarray(members.policy(policy)), jnp.asarray(members.policy(other)))
         terminals = tuple(members.terminal(one, discount, steps) for one in both)
         gaps = functools.partial(gap, policies=both, discount=discount, terminals=terminals, horizon=steps)
-        spread = (deviations(members.each(gaps), ddof) ** 2).sum(axis=0)
-        return where_they_part(members.mean, both, discount, PolicyDifference(gaps(members.mean), spread, True, name))
+        apart = members.each(gaps)
+        found = PolicyDifference(apart.mean(axis=0), (deviations(apart, ddof) ** 2).sum(axis=0), True, name)
+        return where_they_part(members.mean, both, discount, steps, found)
     problem, first_order = moments(known, key, num_models, ddof, TWO_POLICIES), name == "first-order"
+    (rows, unpaid), rewards = unknown_rewards(problem.rows), jnp.asarray(problem.mean.r)
     if steps is not None:
         choices = tuple(probabilities(problem, choice) for choice in (policy, other))
-        ahead = _unrolled_difference(problem.rows, jnp.asarray(problem.mean.r), choices, discount, steps, first_order)
-        apart = jnp.maximum(jnp.diag(ahead.covariance.apart), 0.0)
-        found = PolicyDifference(np.asarray(ahead.above), np.asarray(apart), True, name)
-        return where_they_part(problem.mean, choices, discount, found)
-    sides = tuple(solve(problem, choice, discount) for choice in (policy, other))
-    mean, variance, converged, own = _difference(problem.rows, jnp.asarray(problem.mean.r), sides, discount, first_order)
-    found = PolicyDifference(np.asarray(mean), np.asarray(jnp.maximum(variance, 0.0)), bool(converged), name)
-    found = where_they_part(problem.mean, (sides[0].policy, sides[1].policy), discount, found)
+
+        def unrolled_between(rows: Rows, first_order: bool) -> tuple[Array, Array]:
+            ahead = _unrolled_difference(rows, rewards, choices, discount, steps, first_order)
+            return ahead.above, jnp.diag(ahead.covariance.apart)
+
+        mean, variance = unrolled_between(rows, first_order)
+        endless = None if unpaid is None else unrolled_between(unpaid, True)[1]
+        converged, own = True, OwnReturns()
+    else:
+        sides = tuple(solve(problem, choice, discount) for choice in (policy, other))
+        choices = (sides[0].policy, sides[1].policy)
+        mean, variance, converged, own = _difference(rows, rewards, sides, discount, first_order)
+        endless = None if unpaid is None else _difference(unpaid, rewards, sides, discount, True)[1]
+    part = functools.partial(where_they_part, problem.mean, choices, discount, steps)
+    found = part(PolicyDifference(np.asarray(mean), np.asarray(jnp.maximum(variance, 0.0)), bool(converged), name))
+    if endless is not None:
+        lost = np.sqrt(np.maximum(np.asarray(endless), 0.0)) > rounding_of(1.0, discount, steps, len(endless))
+        found = found._replace(variance=np.where(lost, np.inf, found.variance))
     if found.variance.any():
         doubts.closed_form(name, "first-order" if first_order else "full", bool(converged), own)
     return found
 
 
-def where_they_part(mean: MDP, policies: tuple[ArrayOrHost, ...], discount: float, found: PolicyDifference) -> PolicyDifference:
+def unknown_rewards(rows: Rows) -> tuple[Rows, DirichletRows | None]:
+    """The rows without rewards whose variance is infinite, of which sums make no number, and rows of which these alone are not
+    known, with a variance of 1: what is not 0 for those is infinite for all. None where there are none."""
+    infinite = np.isinf(rows.reward_variance) if isinstance(rows, DirichletRows) else np.zeros(0, bool)
+    if not infinite.any():
+        return rows, None
+    assert isinstance(rows, DirichletRows)
+    alone = DirichletRows(rows.mean, jnp.full_like(rows.total, jnp.inf), jnp.asarray(infinite, rows.total.dtype))
+    return rows._replace(reward_variance=jnp.where(infinite, 0.0, rows.reward_variance)), alone
+
+
+def where_they_part(
+    mean: MDP, policies: tuple[ArrayOrHost, ...], discount: float, horizon: int | None, found: PolicyDifference
+) -> PolicyDifference:
     """The difference without what is mere rounding. It is 0 for certain in states from which the policies never part, and where
     neither its mean nor its deviation is larger than what rounding leaves of values of that size."""
     p, r = (np.asarray(array) for array in mean)
     first, second = (np.eye(r.shape[1])[choice] if choice.ndim == 1 else choice for choice in map(np.asarray, policies))
     edges = np.asarray(np.any((first > 0)[:, :, None] & (p > 0), axis=1))
     meets = reaching(edges, (first != second).any(axis=1))
-    steps = 1.0 / (1.0 - discount) if discount < 1.0 else len(r)
-    rounding = ROUNDED * np.finfo(float).eps * np.abs(r).max() * steps
+    paid = np.abs(r).max(where=(first > 0) | (second > 0), initial=0.0)  # actions that neither takes may cost anything
+    rounding = rounding_of(float(paid), discount, horizon, len(r))
     real = meets & (np.maximum(np.abs(found.mean), np.sqrt(found.variance)) > rounding)
     return found._replace(mean=np.where(real, found.mean, 0.0), variance=np.where(real, found.variance, 0.0))
+
+
+def rounding_of(reward: float, discount: float, horizon: int | None, states: int) -> float:
+    """What rounding may leave of a difference between values that such rewards add up to."""
+    endless = 1.0 / (1.0 - discount) if discount < 1.0 else states if horizon is None else horizon
+    return ROUNDED * float(np.finfo(float).eps) * reward * min(endless, horizon or np.inf)
 
 
 def variance(
@@ -228,8 +259,20 @@ def unrolled_form(
     """The closed form of two policies, or of one with itself, over a number of steps."""
     horizon = checks.steps("horizon", horizon)
     choices = tuple(probabilities(problem, policy) for policy in policies)
-    step: Step = _unrolled(problem.rows, jnp.asarray(problem.mean.r), choices, discount, horizon, first_order)
-    return step
+    (rows, unpaid), rewards = unknown_rewards(problem.rows), jnp.asarray(problem.mean.r)
+    step: Step = _unrolled(rows, rewards, choices, discount, horizon, first_order)
+    if unpaid is None:
+        return step
+    alone: Step = _unrolled(unpaid, rewards, choices, discount, horizon, True)
+    covariance, local, variance = (
+        jnp.where(counts > 0.0, jnp.inf, array)
+        for counts, array in (
+            (alone.now.covariance, step.now.covariance),
+            (alone.local, step.local),
+            (alone.variance, step.variance),
+        )
+    )
+    return Step(step.now._replace(covariance=covariance), step.q, local, variance)
 
 
 def moments(
@@ -329,4 +372,4 @@ def _difference(
     parts = form.difference_parts(rows, b.root, root_change, *pairs, discount)
     varies = jnp.maximum(*(returns.met_again(rows, side.root, side.policy, discount) for side in sides))
     lopsided = jnp.maximum(*(returns.lopsided_values(rows, side.root, side.v, side.policy, discount) for side in sides))
-    return above, *found, OwnReturns(returns.in_the_median(parts, varies), lopsided)
+    return above, *found, OwnReturns(*returns.by_state(parts, varies), lopsided)

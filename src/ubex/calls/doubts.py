@@ -12,9 +12,9 @@ from ubex.returns import OwnReturns
 from ubex.types import UbexWarning
 
 DOUBTED: Mapping[Closed, OwnReturns] = {
-    "full": OwnReturns(0.1, 0.2),
-    "first-order": OwnReturns(math.inf, math.inf),
-    "integral": OwnReturns(0.2, math.inf),
+    "full": OwnReturns(0.1, 0.15, 0.2),
+    "first-order": OwnReturns(math.inf, math.inf, math.inf),
+    "integral": OwnReturns(0.2, 0.3, math.inf),
 }
 """From how much `returns.own_returns` on an answer is doubted (docs/equations.md). The first order is too small in any case.
 The integral is right also where rows are lopsided."""
@@ -30,13 +30,14 @@ def warn(message: str) -> None:
 def closed_form(name: str, closed: Closed, converged: bool, own: OwnReturns, *, better: str = BETTER, level: int = 4) -> None:
     """Says where the closed form is not to be trusted; `level` counts the calls down to the one that is told."""
     limit, more = DOUBTED[closed], f"{better} with num_models=1000"
-    varies, lopsided = map(float, own)
+    varies, most, lopsided = map(float, own)
     if not converged:
-        message = f"{name} did not converge, so its variances are of first order, too small; {better}"
-    elif varies > limit.varies:
+        message = f"{name} did not converge, so its variances are of first order, too small; {more}"
+    elif varies > limit.varies or most > limit.most:
+        share, where = (varies, "the median") if varies > limit.varies else (most, "some states")
         message = (
             f"{name} can be far off here: what is not known of a row changes how often its own state is met again, by "
-            f"{varies:.0%} in the median; {more}"
+            f"{share:.0%} in {where}; {more}"
         )
     elif lopsided > limit.lopsided:
         message = (

@@ -24,8 +24,8 @@ from ubex.tabular.bellman import Policy, Scalar, Values
 from ubex.tabular.sparse import SparsePosterior
 from ubex.types import MDP, InputError, KeyLike
 
-ASKED_MODELS, CHOSEN_MODELS = 5, 100
-"""Samples of a posterior for an estimator that was asked for, as in the paper, and for one that was chosen."""
+PAPER_MODELS, MANY_MODELS = 5, 100
+"""Samples of a posterior for estimators with a local uncertainty, as in the paper, and for the members' own values."""
 _next_values = jax.jit(bellman.next_values, static_argnames="needs_chi_square")
 _changes = jax.jit(bellman.changes)
 _gap_rewards = jax.jit(bellman.gap_rewards)
@@ -63,7 +63,8 @@ def value_variance(
             chosen that holds with cycles, and the answer names it: "closed-form" for a `DirichletNormal` or another of our
             posteriors, and for the belief of an agent; "ensemble-var" for samples, for other posteriors and with a `horizon`.
         key: for a posterior that is sampled, the JAX key or integer seed of its samples.
-        num_models: for a posterior that is sampled, the number of samples: 5, or 100 where the estimator was chosen.
+        num_models: for a posterior that is sampled, the number of samples: 100 for "ensemble-var", and 5 for the others, as in
+            the paper.
         u_min: smallest local uncertainty that is propagated; `-inf` switches the clip off, and variances may then be
             negative where the paper's assumptions do not hold.
         ddof: variances over members divide by N - ddof.
@@ -82,7 +83,8 @@ def value_variance(
 
     Warns:
         UbexWarning: where the estimator that you ask for assumes that no state is visited twice, and one can be; where the
-            closed form does not converge; and where data are too few for it, as far as it can tell.
+            closed form does not converge; where data are too few for it, as far as it can tell; and where the clip at `u_min`
+            makes variances too large.
 
     Example:
         >>> p = np.array([[[[0.3, 0.7]], [[0, 1]]], [[[0.5, 0.5]], [[0, 1]]]], dtype=float)
@@ -94,7 +96,7 @@ def value_variance(
     chosen = find(default if estimator is None else estimator)
     name = estimator if isinstance(estimator, str) else name_of(chosen)
     if num_models is None:
-        num_models = CHOSEN_MODELS if estimator is None else ASKED_MODELS
+        num_models = MANY_MODELS if chosen.local is None else PAPER_MODELS
     discount = checks.discount_factor(discount)
     u_min = checks.real("u_min", u_min)
     if u_min == np.inf:
@@ -125,9 +127,12 @@ def value_variance(
         result = _unrolled(chosen, samples, known.mean, actions, discount, steps, u_min=float(u_min), ddof=ddof)
     means = (raised(mean, known.offset, discount, steps) for mean in (result.mean.v, result.mean.q))
     v, q, v_mean, q_mean, local = (np.asarray(field) for field in (result.v, result.q, *means, result.local_q))
+    share = f"u was below u_min at {float(result.clipped):.0%} of states and actions" if result.clipped else ""
     if chosen.acyclic and not visits_no_state_twice(known.p, known.r):
-        share = f", and u was below u_min at {float(result.clipped):.0%} of states and actions" if result.clipped else ""
-        doubts.warn(f"{name} assumes that no state is visited twice, but one can be{share}; better: estimator={default!r}")
+        more = f", and {share}" if share else ""
+        doubts.warn(f"{name} assumes that no state is visited twice, but one can be{more}; better: estimator={default!r}")
+    elif share:
+        doubts.warn(f"{share} and was raised to it, so the variances are too large; u_min=-np.inf takes it as it is")
     return ValueVariance(v, q, v_mean, q_mean, local, name)
 
 
@@ -170,4 +175,4 @@ def over_chunks(
     rewards = functools.partial(_local_rewards, estimator, moments, jnp.asarray(r), policy, discount, ddof=ddof)
     local = rewards(u_min=u_min)
     found = _propagate(*local, average, mean_values, policy, discount, terminal)
-    return found._replace(clipped=jnp.mean(rewards(u_min=-jnp.inf)[1] < local[1]))
+    return found._replace(clipped=uncertainty.clipped_share(rewards(u_min=-jnp.inf)[1], local[1], mean_values.v))

@@ -7,7 +7,7 @@ observed entries plus one number that all next states share. A table of the size
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -53,6 +53,10 @@ class LearnedBelief(Belief):
         learned = cls(*belief)
         learned.prior_mass, learned.reward_precision, learned.noise_precision = prior_mass, reward_precision, noise_precision
         return learned
+
+    def _replace(self, **changes: Any) -> LearnedBelief:
+        """The same belief, and the same prior, with other arrays."""
+        return self.of(super()._replace(**changes), self.prior_mass, self.reward_precision, self.noise_precision)
 
     def posterior(self) -> DirichletNormal:
         """The same posterior with a table of the size of an MDP."""

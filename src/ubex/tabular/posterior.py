@@ -115,7 +115,7 @@ class NormalGamma(NamedTuple):
         return jnp.asarray(self.loc)[None] + noise * scale
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TabularPosterior:
     """Independent transitions and rewards (appendix B), with an optional absorbing terminal state as the last state."""
 

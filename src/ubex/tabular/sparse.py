@@ -6,6 +6,7 @@ c itself to first order. Columns of G come in blocks. One state needs one row of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -218,7 +219,7 @@ def closed_form(
     else:
         if not first_order:
             at_states, varies, thirds, converged = higher_orders(posterior, mean, root, v_mean, at_states, discount)
-            own = own_returns(root, at_states, varies, thirds)
+            own = own_returns(root, at_states, varies, thirds, chosen)
         v, ahead, back, trace = from_columns(mean, root, at_states)
         if not first_order and converged:
             local = local + discount**2 * trace / (posterior.concentration.sum(axis=-1) + 1.0)
@@ -227,16 +228,19 @@ def closed_form(
     return SparseAnswer(v, q, v_mean[chosen], q_mean[chosen], local[chosen]), converged, own
 
 
-def own_returns(root: Float[np.ndarray, "S S"], local: np.ndarray, varies: np.ndarray, thirds: np.ndarray) -> OwnReturns:
-    """`ubex.returns.own_returns` from how much every state's returns vary, and from E[x^2 y]."""
+def own_returns(
+    root: Float[np.ndarray, "S S"], local: np.ndarray, varies: np.ndarray, thirds: np.ndarray, asked: Int[np.ndarray, " n"]
+) -> OwnReturns:
+    """`ubex.returns.own_returns` of the states that are asked for, from how much every state's returns vary, and E[x^2 y]."""
     parts = np.zeros((local.size, 3))
     for part, columns in blocks(root, local.size):
         parts += columns**2 @ np.stack((local, local * varies, 2.0 * np.abs(thirds)), axis=1)[part]
-    unknown = parts[:, 0] > NEGLIGIBLE * parts[:, 0].max()
-    if not unknown.any():
+    unknown = asked[parts[asked, 0] > NEGLIGIBLE * parts[:, 0].max()]
+    if not unknown.size:
         return OwnReturns()
     varied, lopsided = (parts[unknown, 1:] / parts[unknown, :1]).T
-    return OwnReturns(float(np.sqrt(max(np.median(varied), 0.0))), float(lopsided.max()))
+    middle, most = (math.sqrt(max(float(x), 0.0)) for x in (np.median(varied), varied.max()))
+    return OwnReturns(middle, most, float(lopsided.max()))
 
 
 def fits(states: int) -> None:

@@ -64,7 +64,7 @@ def best_policy(
         now = bellman.policy_average(q, policy)
         better = jnp.argmax(q, axis=1).astype(jnp.int32)
         more = jnp.max(q, axis=1) - now
-        changes = more > SMALL * jnp.max(jnp.abs(q))
+        changes = more > SMALL * jnp.max(jnp.abs(now))  # actions that nobody takes may cost anything
         return number + 1, jnp.where(changes, better, policy), jnp.where(number == 0, more, gains), jnp.any(changes)
 
     def go_on(state: State) -> Bool[Array, ""]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ubex import ube
@@ -17,6 +18,9 @@ from ubex.estimators import Estimator
 from ubex.tabular import bellman
 from ubex.tabular.bellman import Policy, Scalar, Values
 from ubex.types import MDP, NextValues
+
+ROUNDED = 64.0
+"""How many times the precision of a number rounding may leave in a local uncertainty."""
 
 
 class Uncertainty(NamedTuple):
@@ -61,6 +65,12 @@ def local_rewards(
 
     rewards_v = jax.vmap(lambda r: bellman.policy_average(r, policy))(rewards)
     return reward(moments.v, rewards_v), reward(moments.q, rewards)
+
+
+def clipped_share(unclipped: Float[Array, "S A"], local: Float[Array, "S A"], values: Float[Array, " S"]) -> Float[Array, ""]:
+    """The share of states and actions that the clip raised by more than rounding makes of the values' squares."""
+    rounding = ROUNDED * float(np.finfo(local.dtype).eps) * jnp.max(jnp.abs(values)) ** 2
+    return jnp.mean((local - unclipped > rounding).astype(local.dtype))
 
 
 def propagate(
