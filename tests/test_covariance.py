@@ -275,3 +275,65 @@ def test_discount_1_ends_only_where_nothing_more_is_paid(call: Any) -> None:
     sparse = ubex.SparsePosterior([[[1]], [[1]]], [[[1.0]], [[1.0]]], reward_mean=5.0)
     with pytest.raises(ubex.InputError, match="absorbing state whose reward is 0"):
         ubex.value_variance(sparse, [0, 0], 1.0)
+
+
+def unpaid() -> ubex.DirichletNormalGamma:
+    """Two states whose rewards have an unknown noise, and nobody has tried action 1 in state 1: its variance is infinite."""
+    prior = ubex.DirichletNormalGamma(2, 2, prior_mass=50.0, noise_shape=1.0)
+    tried: list[list[Any]] = [[0] * 6 + [1] * 6, [0] * 3 + [1] * 3 + [0] * 6, [0.0] * 3 + [5.0] * 3 + [0.0] * 6, [0, 1] * 6]
+    return prior.observe(ubex.Transitions(*tried))
+
+
+@pytest.mark.parametrize("horizon", [None, 6])
+def test_a_reward_without_a_variance_matters_where_it_is_earned_and_nowhere_else(horizon: int | None) -> None:
+    posterior = unpaid()
+    settings: dict[str, Any] = {"estimator": "closed-form", "horizon": horizon}
+    found = ubex.policy_difference(posterior, [1, 0], [0, 0], 0.9, **settings)
+    values = [ubex.value_variance(posterior, policy, 0.9, **settings) for policy in ([1, 0], [0, 0])]
+    np.testing.assert_allclose(found.mean, values[0].v_mean - values[1].v_mean, rtol=1e-9)
+    if horizon is None:
+        brute = ubex.policy_difference(posterior, [1, 0], [0, 0], 0.9, estimator="ensemble-var", key=0, num_models=4000)
+        np.testing.assert_allclose(found.variance, brute.variance, rtol=0.15)
+    for one in values:
+        assert np.isfinite(one.v).all()
+        assert np.isinf(one.q).tolist() == [[False, False], [False, True]]
+        assert np.isinf(one.local).tolist() == [[False, False], [False, True]]
+    covariance = ubex.value_covariance(posterior, [1, 0], 0.9, **settings).covariance
+    np.testing.assert_allclose(np.diag(covariance), values[0].v, rtol=1e-9)
+    assert np.isinf(ubex.policy_difference(posterior, [1, 1], [1, 0], 0.9, **settings).variance).all()
+    assert np.isinf(ubex.value_covariance(posterior, [1, 1], 0.9, **settings).covariance).all()
+    alike = ubex.policy_difference(posterior, [1, 1], [1, 1], 0.9, **settings)
+    assert not alike.mean.any()
+    assert not alike.variance.any(), "the same reward under both"
+
+
+def test_over_one_step_a_reward_without_a_variance_is_that_of_its_state_alone() -> None:
+    settings: dict[str, Any] = {"estimator": "closed-form", "horizon": 1}
+    assert np.isinf(ubex.value_variance(unpaid(), [1, 1], 0.9, **settings).v).tolist() == [False, True]
+    assert np.isinf(ubex.value_covariance(unpaid(), [1, 1], 0.9, **settings).covariance).tolist() == [
+        [False] * 2,
+        [False, True],
+    ]
+    assert np.isinf(ubex.policy_difference(unpaid(), [1, 1], [1, 0], 0.9, **settings).variance).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("horizon", [None, 20])
+def test_what_an_action_costs_that_nobody_takes_is_no_rounding(horizon: int | None) -> None:
+    """Some forbid an action with a reward such as the least float32."""
+    rewards = np.array([[1.2, 1.0, -3.4e38], [0.0, 0.3, -3.4e38], [0.5, 0.2, -3.4e38]])
+    posterior = ubex.DirichletNormal(3, 3, concentration=1e9, reward_mean=rewards, reward_precision=1e20)
+    settings: dict[str, Any] = {"estimator": "closed-form", "horizon": horizon}
+    first, second = (ubex.value_variance(posterior, policy, 0.99, **settings).v_mean for policy in ([0, 1, 0], [1, 1, 0]))
+    found = ubex.policy_difference(posterior, [0, 1, 0], [1, 1, 0], 0.99, **settings)
+    np.testing.assert_allclose(found.mean, first - second, rtol=1e-6)
+    assert found.mean.min() > 1.0
+
+
+def test_the_mean_of_a_difference_is_that_of_the_members() -> None:
+    """In the mean MDP staying looks worse than leaving, and in the mean over MDPs it is better."""
+    support = np.zeros((1, 2, 2), bool)
+    support[0, 0] = support[0, 1, 1] = True
+    given: dict[str, Any] = {"reward_mean": [[1.0, 5.0]], "reward_precision": 1e8, "support": support, "concentration": 0.5}
+    posterior = ubex.DirichletNormal(1, 2, terminal=True, **given)
+    found = ubex.policy_difference(posterior, [0], [1], 0.99, estimator="ensemble-var", key=0, num_models=20_000)
+    np.testing.assert_allclose(found.mean[0], 1.0 / np.sqrt(1.0 - 0.99) - 5.0, rtol=0.1)  # E[1 / (1 - g p)], p Beta(1/2, 1/2)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import ubex
 from ubex import ESTIMATORS, value_variance
 from ubex.closed_form import DirichletRows
 from ubex.envs.base import Trajectory
@@ -146,3 +147,12 @@ def test_nothing_uncertain_is_plain_planning() -> None:
     found = plan(optimism(gain=1.0), certain, 0, policy).policy
     expected, _ = best(optimism(), certain, certain.mean.r, policy)
     np.testing.assert_array_equal(found, expected)
+
+
+def test_what_an_action_costs_that_nobody_takes_does_not_count() -> None:
+    """Some forbid an action with a large cost: next to it the rewards of the others must not be taken for rounding."""
+    p, r = np.zeros((4, 3, 4)), np.zeros((4, 3))
+    p[:, 0, 0] = p[np.arange(4), 1, [1, 2, 3, 3]] = p[np.arange(4), 2, np.arange(4)] = 1.0
+    r[0, 0], r[3, 1], r[:, 2] = 0.001, 0.01, -1e10
+    found = ubex.train((p, r), "closed-form", episodes=30, horizon=12, planner="start", prior_mass=2.0)
+    assert found.policy.tolist() == [1, 1, 1, 1]
