@@ -199,7 +199,7 @@ def test_bad_posteriors(change: dict[str, Any], said: str) -> None:
         ({"horizon": 3}, "a SparsePosterior has no horizon"),
         ({"estimator": "ensemble-var"}, "a posterior is sampled: give key="),
         ({"estimator": "ensemble-var", "key": 0, "num_models": 1}, "num_models must be at least 2, but it is 1"),
-        ({"estimator": "ensemble-var", "key": 0, "ddof": 5}, "ddof must be smaller than the number of members 5"),
+        ({"estimator": "ensemble-var", "key": 0, "ddof": 100}, "ddof must be smaller than the number of members 100"),
         ({"starts": [0, 2]}, "starts has the state 2 in it, but there are 2"),
         ({"starts": [0.5]}, r"starts must be a list of states, but it is \[0.5\]"),
         ({"starts": []}, r"starts must be a list of states, but it is \[\]"),

@@ -7,6 +7,7 @@ estimated from few posterior samples. The state is kept on disk, so that a kille
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -22,7 +23,7 @@ from ubex.estimators import ESTIMATORS
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, FigureSpec, Outcome, Table
 from ubex.keys import named
 from ubex.tabular.posterior import Dirichlet, DirichletNormal, Normal, NormalGamma
-from ubex.types import Transitions
+from ubex.types import Transitions, UbexWarning
 
 MANY = "many-samples"
 """The variance over many posterior samples, which the estimators are held against."""
@@ -113,14 +114,15 @@ class Shrinkage(Experiment):
             context.progress(episode, episodes)
             seen = _explore(np.random.default_rng(_entropy(jax.random.fold_in(named(stream, "data"), episode))), truth)
             posterior = prior.restored(state.transitions, state.rewards).observe(seen)
-            result = value_variance(
-                posterior,
-                np.full((size + 1, NUM_ACTIONS), 1.0 / NUM_ACTIONS),
-                settings["discount"],
-                estimator="ensemble-var" if cell.method == MANY else cell.method,
-                key=jax.random.fold_in(cell.key(seed), episode),
-                num_models=settings["num_models"],
-            )
+            with warnings.catch_warnings(action="ignore", category=UbexWarning):  # that exact-ube is clipped, as in the paper
+                result = value_variance(
+                    posterior,
+                    np.full((size + 1, NUM_ACTIONS), 1.0 / NUM_ACTIONS),
+                    settings["discount"],
+                    estimator="ensemble-var" if cell.method == MANY else cell.method,
+                    key=jax.random.fold_in(cell.key(seed), episode),
+                    num_models=settings["num_models"],
+                )
             variance = np.where(np.arange(episodes) == episode, result.v[0], state.variance)
             state = State(posterior.transitions, posterior.rewards, variance)
             if (episode + 1) % CHECKPOINT_EVERY == 0:

@@ -9,6 +9,7 @@ keeps its p_i at all times, and u at h takes V_i and the mean values at h + 1.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -173,6 +174,8 @@ class Unrolling(NamedTuple):
     """Variance in the Q form."""
     local_v: Float[Array, " S"]
     local_q: Float[Array, "S A"]
+    clipped: Float[Array, ""]
+    """The largest share of states and actions at a step whose u was below `u_min`."""
 
 
 def estimate(
@@ -196,7 +199,8 @@ def estimate(
     p_bar, rewards = jnp.asarray(mean.p), jnp.asarray(samples.r)
     nothing = jnp.zeros_like(jnp.asarray(mean.r))
     members = Values(jnp.zeros_like(rewards)[..., 0], jnp.zeros_like(rewards)) if estimator.own_values else unknown(samples)
-    last = Unrolling(Values(nothing[:, 0], nothing), members, nothing[:, 0], nothing, nothing[:, 0], nothing)
+    state = nothing[:, 0]
+    last = Unrolling(Values(state, nothing), members, state, nothing, state, nothing, jnp.zeros((), nothing.dtype))
 
     def step(_: Steps, after: Unrolling) -> Unrolling:
         going = samples
@@ -206,7 +210,9 @@ def estimate(
             moments = bellman.centred_next_values(samples, after.members, change, p_bar, after.mean, policy)
         else:
             moments = bellman.next_values(samples, after.members, p_bar, after.mean, policy, estimator.needs_chi_square)
-        v, q = uncertainty.local_rewards(estimator, moments, rewards, policy, discount, u_min=u_min, ddof=ddof)
+        local = functools.partial(uncertainty.local_rewards, estimator, moments, rewards, policy, discount, ddof=ddof)
+        v, q = local(u_min=u_min)
+        clipped = uncertainty.clipped_share(local(u_min=-jnp.inf)[1], q, after.mean.v)
         through = bellman.policy_average(bellman.backup(MDP(p_bar, nothing), after.v, discount**2), policy)
         after_q = bellman.policy_average(after.q, policy)
         return Unrolling(
@@ -216,10 +222,11 @@ def estimate(
             q=bellman.backup(MDP(p_bar, q), after_q, discount**2),
             local_v=v,
             local_q=q,
+            clipped=jnp.maximum(after.clipped, clipped),
         )
 
     done = jax.lax.fori_loop(0, horizon, step, last)
-    return Uncertainty(done.v, done.q, done.mean, done.local_v, done.local_q)
+    return Uncertainty(done.v, done.q, done.mean, done.local_v, done.local_q, done.clipped)
 
 
 def unknown(samples: MDP) -> Values:
