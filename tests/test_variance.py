@@ -351,7 +351,7 @@ def test_a_large_posterior_is_refused_before_the_work_starts(gib: int, monkeypat
     with pytest.raises(InputError, match=said):
         value_variance(posterior, np.zeros(10_000, int), 0.9)
     with pytest.raises(InputError, match=rf"would take 44.7 GiB and this machine has {gib}.0 GiB; a SparsePosterior"):
-        value_variance(posterior, np.zeros(10_000, int), 0.9, estimator="ensemble-var", key=0)
+        value_variance(posterior, np.zeros(10_000, int), 0.9, estimator="ensemble-var", key=0, num_models=5)
     with pytest.raises(InputError, match=rf"would take 34.3 GiB and this machine has {gib}.0 GiB; a SparsePosterior"):
         ubex.policy_difference(posterior, np.zeros(10_000, int), np.ones(10_000, int), 0.9)
 
