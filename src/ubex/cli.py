@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
 import shlex
 import sys
@@ -169,6 +170,7 @@ def run_command(arguments: list[str]) -> int:
     """Run one experiment. Each of its fields is a flag, and `--preset` gives the defaults of its ablations."""
     from ubex.experiments import EXPERIMENTS, command
 
+    share_memory(arguments)
     if not set(arguments[:1]) & set(EXPERIMENTS):  # the others are not imported
         chosen("experiment", arguments, command.summaries(arguments[:1]), "ubex run")
     name, *words = arguments
@@ -187,11 +189,18 @@ def train_command(arguments: list[str]) -> int:
     """Train one agent on one environment of your choice, or go on with a run that was interrupted."""
     from ubex.experiments import training
 
+    share_memory(arguments)
     experiment, flags, chosen = training.asked(parse(training.flags(), arguments, "ubex train"))
     experiment.make()  # a wrong environment is refused before anything is written
     if chosen:
         print(chosen)
     return run_experiment(experiment, flags, ["ubex", "train", *arguments])
+
+
+def share_memory(arguments: Sequence[str]) -> None:
+    """Where workers use a GPU, this process must leave its memory to them: JAX would take most of it at once."""
+    if any(word.partition("=")[0] == "--workers" for word in arguments):
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 def run_experiment(experiment: Any, flags: RunFlags, words: list[str]) -> int:

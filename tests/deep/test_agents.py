@@ -16,14 +16,14 @@ from ubex.deep.networks import MLP
 )
 def test_what_the_actor_climbs(method: str, levels: list[float], optimistic: float) -> None:
     settings = config(method=method, gain=2.0, critic_hidden=())
-    held = agents.opinion(settings, constant_critics(levels), None, jnp.zeros((4, 2)), jnp.zeros((4, 1)))
+    held = agents.opinion(settings, constant_critics(levels), jnp.zeros((4, 2)), jnp.zeros((4, 1)))
     np.testing.assert_allclose(held.optimistic, optimistic, rtol=1e-6)
 
 
 def test_of_several_critics_of_a_model_the_smallest_is_its_value() -> None:
     """The first critics of both models say 3 and 9, the second ones 5 and 1: values of 3 and 1."""
     settings = config(method="ensemble-var", num_models=2, critics_per_model=2, gain=2.0, critic_hidden=())
-    held = agents.opinion(settings, constant_critics([3.0, 9.0, 5.0, 1.0]), None, jnp.zeros((4, 2)), jnp.zeros((4, 1)))
+    held = agents.opinion(settings, constant_critics([3.0, 9.0, 5.0, 1.0]), jnp.zeros((4, 2)), jnp.zeros((4, 1)))
     np.testing.assert_allclose(held.mean, 2.0, rtol=1e-6)
     np.testing.assert_allclose(held.critic_variance, 2.0, rtol=1e-6)
     np.testing.assert_allclose(held.optimistic, 2.0 + 2.0 * np.sqrt(2.0), rtol=1e-6)
@@ -32,7 +32,8 @@ def test_of_several_critics_of_a_model_the_smallest_is_its_value() -> None:
 def test_the_unet_adds_its_root() -> None:
     settings = config(method="exact-ube", gain=3.0, critic_hidden=())
     unet = MLP((jnp.zeros((3, 1)),), (jnp.asarray([jnp.log(jnp.expm1(3.9))]),), jnp.tanh)
-    held = agents.opinion(settings, constant_critics([5.0, 5.0]), unet, jnp.zeros((4, 2)), jnp.zeros((4, 1)))
+    values = agents.beside(constant_critics([5.0, 5.0]), unet)
+    held = agents.opinion(settings, values, jnp.zeros((4, 2)), jnp.zeros((4, 1)))
     np.testing.assert_allclose(held.variance, 4.0, rtol=1e-5)
     np.testing.assert_allclose(held.optimistic, 11.0, rtol=1e-5)
 

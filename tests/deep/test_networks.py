@@ -52,6 +52,16 @@ def test_truncated_weights_have_the_stated_size_and_end(scale: float) -> None:
     assert weight.std() == pytest.approx(0.8796 * parent, rel=0.01)  # of a normal cut at two standard deviations
 
 
+@pytest.mark.parametrize(("inputs", "outputs"), [(3, 8), (16, 8), (64, 64), (9, 1)])
+def test_products_of_all_sizes_have_the_slopes_of_a_product(inputs: int, outputs: int) -> None:
+    """Of both factors, for several batch axes and for an ensemble."""
+    x, w = jax.random.normal(KEY, (4, 5, 6, inputs)), jax.random.normal(jax.random.key(1), (4, inputs, outputs))
+    weigh = jax.random.normal(jax.random.key(2), (4, 5, 6, outputs))
+    ours = jax.grad(lambda x, w: jnp.sum(weigh * jax.vmap(product)(x, w)), (0, 1))(x, w)
+    np.testing.assert_allclose(ours[0], np.einsum("nbco,nio->nbci", weigh, w), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(ours[1], np.einsum("nbco,nbci->nio", weigh, x), rtol=1e-4, atol=1e-4)
+
+
 def test_products_of_halves_keep_sixteen_bits() -> None:
     x, w = jax.random.normal(KEY, (200, 128)), jax.random.normal(jax.random.key(1), (128, 96))
     exact = np.asarray(x, np.float64) @ np.asarray(w, np.float64)

@@ -10,19 +10,22 @@ import numpy as np
 import pytest
 
 from deep.tiny import config, constant_critics
-from ubex.deep import actor, agents, categorical, critics, dynamics, uncertainty
+from ubex.deep import actor, agents, critics, dynamics, uncertainty
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
 from ubex.deep.methods import DEEP_METHODS
 from ubex.deep.networks import MLP
 from ubex.deep.round import (
+    Bounds,
+    Goals,
+    Noise,
     backed_up,
-    bounded_variance,
-    critic_targets,
     draw_noise,
     fitted_to,
     gradient_round,
     largest_variance,
+    losses,
+    targets,
     value_bounds,
 )
 from ubex.envs.task import Task
@@ -36,6 +39,38 @@ def batch(*leading: int) -> Batch:
     shapes = ((*leading, 2), (*leading, 1), leading, (*leading, 2))
     parts = [jax.random.normal(jax.random.fold_in(KEY, i), shape) for i, shape in enumerate(shapes)]
     return Batch(*parts, jnp.zeros(leading))
+
+
+def unet_of(values: MLP) -> MLP:
+    """The last of the networks, which is the U-net of agents that have one."""
+    last: MLP = jax.tree.map(lambda x: x[-1], values)
+    return last
+
+
+def with_critics(agent: agents.AgentState, critics: MLP) -> agents.AgentState:
+    """The agent with these critics in its targets, beside its U-net if it has one."""
+    if len(agent.values.biases[0]) > len(critics.biases[0]):
+        critics = agents.beside(critics, unet_of(agent.values))
+    return agent._replace(values_target=critics)
+
+
+def goals_of(
+    settings: DeepConfig,
+    noise: Any,
+    agent: agents.AgentState,
+    shared: Batch,
+    own: Batch,
+    alpha: float = 0.0,
+    bounds: Bounds = FREE,
+    task: Task = TASK,
+    local: uncertainty.Local | None = None,
+) -> Goals:
+    """What critics are fitted to, with this noise for their next actions; and the U-net, of which the noise is 0."""
+    size = shared.reward.shape[0]
+    none = jnp.zeros(size)
+    drawn = Noise(uncertainty.Noise(none, none), jnp.zeros((size, noise.shape[-1])), noise, none)
+    told = local or uncertainty.Local(none, none, none, none)
+    return targets(settings, task, drawn, agent, shared, own, jnp.asarray(alpha), bounds, told)
 
 
 @functools.cache
@@ -74,11 +109,11 @@ def test_a_round_moves_every_part_and_keeps_the_structure(method: str) -> None:
     first, last, seen = rounds(settings)
     described = [jax.tree.map(lambda x: (x.shape, x.dtype, x.aval.weak_type), agent) for agent in (first, last)]
     assert described[0] == described[1]  # a weakly typed scalar would make a loop compile again
-    parts = {"actor": first.actor, "critics": first.critics, "critics_target": first.critics_target}
-    parts |= {"unet": first.unet, "unet_target": first.unet_target} if settings.has_unet else {}
-    for name, before in parts.items():
-        moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), before, getattr(last, name))
-        assert min(jax.tree.leaves(moved)) > 0.0, name
+    for name in ("actor", "values", "values_target"):
+        moved = jax.tree.map(lambda a, b: jnp.abs(a - b), getattr(first, name), getattr(last, name))
+        one_by_one = 1 if name == "actor" else settings.num_critics + settings.has_unet
+        for part in jax.tree.leaves(moved):
+            assert float(part.reshape(one_by_one, -1).max(axis=1).min()) > 0.0, name
     assert float(last.log_alpha) != 0.0
     assert float(seen[-1].critic_loss) < float(seen[0].critic_loss)
     finite = {name for name, value in seen[-1]._asdict().items() if np.isfinite(value)}
@@ -91,17 +126,17 @@ def test_a_round_moves_every_part_and_keeps_the_structure(method: str) -> None:
 
 def test_the_targets_follow_by_polyak() -> None:
     first, last, _ = rounds(config(method="sac", critic_rate=1e-2))
-    again = [first.critics_target]
+    again = [first.values_target]
     for agent in trail(config(method="sac", critic_rate=1e-2)):
-        again.append(jax.tree.map(lambda old, new: 0.995 * old + 0.005 * new, again[-1], agent.critics))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), again[-1], last.critics_target)
+        again.append(jax.tree.map(lambda old, new: 0.995 * old + 0.005 * new, again[-1], agent.values))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), again[-1], last.values_target)
 
 
 def test_critic_targets_are_soft_and_each_their_own() -> None:
     settings = config(method="ensemble-mean", critic_hidden=(), discount=0.5)
-    agent = agents.init(settings, KEY, TASK)._replace(critics_target=constant_critics([10.0, 20.0]))
+    agent = with_critics(agents.init(settings, KEY, TASK), constant_critics([10.0, 20.0]))
     own, noise = batch(2, 8), jax.random.normal(KEY, (2, 8, 1))
-    _, _, goal = critic_targets(settings, TASK, noise, agent, batch(8), own, jnp.asarray(0.2), FREE)
+    goal = goals_of(settings, noise, agent, batch(8), own, 0.2).value
     log_prob = actor.sample(agent.actor, own.next_observation, noise, settings.density_floor).log_prob
     expected = own.reward + 0.5 * (jnp.asarray([[10.0], [20.0]]) - 0.2 * log_prob)
     np.testing.assert_allclose(goal, expected, atol=1e-5)
@@ -114,43 +149,45 @@ def test_an_averaged_actor_follows_and_takes_the_actions_of_the_targets() -> Non
         average = jax.tree.map(lambda old, new: 0.9 * old + 0.1 * new, average, agent.actor)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), average, agent.actor_average)
     own, noise = batch(2, 8), jax.random.normal(KEY, (2, 8, 1))
-    _, _, goal = critic_targets(settings, TASK, noise, agent, batch(8), own, jnp.asarray(0.2), FREE)
+    goal = goals_of(settings, noise, agent, batch(8), own, 0.2).value
     for used, same in ((agent.actor_average, True), (agent.actor, False)):
         acted = actor.sample(used, own.next_observation, noise, settings.density_floor)
-        later = critics.own_values(agent.critics_target, own.next_observation, acted.action) - 0.2 * acted.log_prob
+        later = critics.own_values(agent.values_target, own.next_observation, acted.action) - 0.2 * acted.log_prob
         assert np.allclose(goal, backed_up(settings, own, later), atol=1e-4) == same
     assert rounds(config(method="ensemble-mean", critic_rate=1e-2))[1].actor_average is None
 
 
 def test_twins_share_the_smaller_target() -> None:
     settings = config(method="mbpo", critic_hidden=(), discount=0.5)
-    agent = agents.init(settings, KEY, TASK)._replace(critics_target=constant_critics([10.0, 20.0]))
+    agent = with_critics(agents.init(settings, KEY, TASK), constant_critics([10.0, 20.0]))
     shared, noise = batch(8), jax.random.normal(KEY, (1, 8, 1))
-    _, _, goal = critic_targets(settings, TASK, noise, agent, shared, shared, jnp.asarray(0.0), FREE)
+    goal = goals_of(settings, noise, agent, shared, shared).value
     np.testing.assert_allclose(goal, jnp.stack([shared.reward + 5.0] * 2), atol=1e-5)
 
 
 def test_critics_of_a_model_share_the_smallest_target() -> None:
     """The first critics of both models say 10 and 40, the second ones 20 and 30."""
     settings = config(num_models=2, critics_per_model=2, critic_hidden=(), discount=0.5)
-    agent = agents.init(settings, KEY, TASK)._replace(critics_target=constant_critics([10.0, 40.0, 20.0, 30.0]))
+    agent = with_critics(agents.init(settings, KEY, TASK), constant_critics([10.0, 40.0, 20.0, 30.0]))
     own, noise = batch(2, 8), jax.random.normal(KEY, (2, 8, 1))
-    observation, _, goal = critic_targets(settings, TASK, noise, agent, batch(8), own, jnp.asarray(0.0), FREE)
-    np.testing.assert_array_equal(observation, jnp.concatenate((own.observation, own.observation)))
+    found = goals_of(settings, noise, agent, batch(8), own)
+    np.testing.assert_array_equal(
+        found.observation, jnp.concatenate((own.observation, own.observation, batch(8).observation[None]))
+    )
     smallest = own.reward + jnp.asarray([[5.0], [15.0]])
-    np.testing.assert_allclose(goal, jnp.concatenate((smallest, smallest)), atol=1e-5)
+    np.testing.assert_allclose(found.value[:4], jnp.concatenate((smallest, smallest)), atol=1e-5)
 
 
 def test_a_round_asks_the_first_critics_for_w_and_gap() -> None:
     """Critics that come after those are moved, and w, gap and u of the round stay."""
     settings = config(num_models=2, critics_per_model=2)
     agent, model = agents.init(settings, KEY, TASK), dynamics.init(settings, KEY, TASK)
-    assert agent.critics.weights[0].shape[0] == 4
+    assert agent.values.weights[0].shape[0] == 4 + 1
     noise, shared, own = draw_noise(settings, TASK, KEY), batch(settings.batch_size), batch(2, settings.batch_size)
 
     def moved(number: int) -> agents.Info:
-        critics = jax.tree.map(lambda x: x.at[number].multiply(2.0), agent.critics)
-        return gradient_round(settings, TASK, noise, agent._replace(critics=critics), model, shared, own)[1]
+        values = jax.tree.map(lambda x: x.at[number].multiply(2.0), agent.values)
+        return gradient_round(settings, TASK, noise, agent._replace(values=values), model, shared, own)[1]
 
     first, second, third = moved(1), moved(2), moved(3)
     assert (second.w, second.gap) == (third.w, third.gap)
@@ -183,12 +220,11 @@ def test_values_are_bounded_by_what_rewards_can_add_up_to() -> None:
 @pytest.mark.parametrize("method", ["exact-ube", "mbpo"])
 def test_bootstrapped_values_stay_within_their_bounds(method: str) -> None:
     settings = bounded(method)
-    agent = agents.init(settings, KEY, TASK)._replace(critics_target=constant_critics([100.0, 200.0]))
+    agent = with_critics(agents.init(settings, KEY, TASK), constant_critics([100.0, 200.0]))
     shared, own = batch(8), batch(8) if settings.twin else batch(2, 8)
     noise = jnp.zeros((1 if settings.twin else 2, 8, 1))
-    _, _, goal = critic_targets(
-        settings, TASK, noise, agent, shared, own, jnp.asarray(0.0), (jnp.asarray(-1.0), jnp.asarray(2.0))
-    )
+    found = goals_of(settings, noise, agent, shared, own, bounds=(jnp.asarray(-1.0), jnp.asarray(2.0)))
+    goal = found.value[: settings.num_critics]
     np.testing.assert_allclose(goal, jnp.broadcast_to((own.reward + 0.5 * 2.0), goal.shape), atol=1e-5)
 
 
@@ -211,7 +247,7 @@ def test_the_precisions_tell_nearly_equal_models_apart(precision: str) -> None:
     }
     settings = config(num_models=5, u_min=-np.inf, precision=precision, **sizes)
     agent, model, seen = agents.init(settings, KEY, TASK), dynamics.init(settings, KEY, TASK), batch(64)
-    networks = MLP(agent.critics.weights, (*agent.critics.biases[:-1], agent.critics.biases[-1] + 100.0), jnp.tanh)
+    networks = MLP(agent.values.weights, (*agent.values.biases[:-1], agent.values.biases[-1] + 100.0), jnp.tanh)
     close = jax.tree.map(lambda x: x[:1] + 1e-2 * (x - x[:1]), model.networks)
     shapes = uncertainty.noise_shapes(settings, TASK)
     noise = uncertainty.Noise(*(jax.random.normal(jax.random.fold_in(KEY, i), shape) for i, shape in enumerate(shapes)))
@@ -240,7 +276,7 @@ def test_slopes_of_any_size_survive_rounding_to_sixteen_bits(size: float) -> Non
     for precision in ("float32", "split16"):
         settings = config(critic_hidden=(64, 64), precision=precision)
         outputs = lambda nets: critics.own_values(nets, x[..., :2], x[..., 2:])  # noqa: E731
-        found[precision] = fitted_to(settings, network, outputs, lambda values: size * jnp.sum(values * error))[1]
+        found[precision] = fitted_to(settings, network, outputs, lambda said: (size * jnp.sum(said * error), None))[1]
     for ours, true in zip(jax.tree.leaves(found["split16"]), jax.tree.leaves(found["float32"]), strict=True):
         assert float(jnp.linalg.norm(ours - true)) < 5e-3 * float(jnp.linalg.norm(true))
 
@@ -260,7 +296,7 @@ def test_every_critic_is_fitted_to_its_own_targets_alone() -> None:
         settings,
         networks,
         lambda nets: critics.own_values(nets, own.observation, own.action),
-        lambda values: jnp.sum((values - moved) ** 2),
+        lambda said: (jnp.sum((said - moved) ** 2),) * 2,
     )
     np.testing.assert_allclose(loss, 5 * 2.0**2, rtol=1e-5)
     size = [float(jnp.abs(slope.weights[0][i]).max()) for i in range(3)]
@@ -277,7 +313,8 @@ def choosing(method: str, **changes: Any) -> tuple[DeepConfig, agents.AgentState
     settings = config(method=method, critic_hidden=(), discount=0.5, **changes)
     weight = jnp.concatenate((jnp.zeros((2, 2, 1)), jnp.asarray(Q)[..., None]), axis=1)
     says = MLP((weight,), (jnp.zeros((2, 1)),), jnp.tanh)
-    return settings, agents.init(settings, KEY, CHOICE)._replace(critics=says, critics_target=says)
+    agent = with_critics(agents.init(settings, KEY, CHOICE), says)
+    return settings, agent._replace(values=agent.values_target)
 
 
 def chosen(*leading: int) -> Batch:
@@ -291,7 +328,7 @@ def test_with_discrete_actions_targets_are_exact_and_soft(method: str) -> None:
     shared, own = chosen(8), chosen(2, 8)
     noise = draw_noise(settings, CHOICE, KEY).critics
     assert noise.size == 0
-    goal = critic_targets(settings, CHOICE, noise, agent, shared, own, jnp.asarray(0.2), FREE)[2]
+    goal = goals_of(settings, noise, agent, shared, own, 0.2, task=CHOICE).value
     used = shared if settings.twin else own
     policy = np.asarray(jax.nn.softmax(agent.actor(used.next_observation)))
     values = Q.min(axis=0)[None] if settings.twin else Q[:, None]
@@ -323,13 +360,56 @@ def test_with_discrete_actions_rounds_find_the_softmax_of_the_values() -> None:
     assert float(info.value[-1]) == pytest.approx(best @ Q.mean(axis=0), abs=0.05)
 
 
+def variance_by(settings: DeepConfig, values: MLP, observation: Any, action: Any) -> Any:
+    """U by the last of these networks, without the others."""
+    return uncertainty.variance(settings, unet_of(values)(jnp.concatenate((observation, action), axis=-1))[:, 0])
+
+
+def some_local(size: int) -> uncertainty.Local:
+    nothing, every = jnp.zeros(size), jnp.arange(float(size))
+    return uncertainty.Local(0.5 + every, 2.0 - every, nothing, nothing)
+
+
 def test_with_discrete_actions_the_variance_of_the_next_step_is_its_average() -> None:
+    """With bounds of the values from -1 to 0.5 no variance is above 0.75^2, of each action for itself."""
     settings, agent = choosing("exact-ube")
-    assert agent.unet is not None
-    seen = chosen(8)
-    below = functools.partial(bounded_variance, settings, agent.unet, (jnp.asarray(-1.0), jnp.asarray(0.5)))
-    found, _ = categorical.expected(agent.actor, seen.next_observation, jnp.zeros((8, 0)), below)
+    agent = agent._replace(values_target=jax.tree.map(lambda x: 2.0 * x, agent.values))
+    seen, own, said = chosen(8), chosen(2, 8), some_local(8)
+    bounds = (jnp.asarray(-1.0), jnp.asarray(0.5))
+    found = goals_of(settings, jnp.zeros((2, 8, 0)), agent, seen, own, bounds=bounds, task=CHOICE, local=said)
     policy = np.asarray(jax.nn.softmax(agent.actor(seen.next_observation)))
     every = [np.tile(row, (8, 1)).astype(np.float32) for row in np.eye(3)]
-    u = [uncertainty.variance(settings, agent.unet, seen.next_observation, jnp.asarray(one)) for one in every]
-    np.testing.assert_allclose(found, np.sum(policy * np.minimum(np.stack(u, axis=-1), 0.5625), axis=-1), rtol=1e-5)
+    u = [variance_by(settings, agent.values_target, seen.next_observation, jnp.asarray(one)) for one in every]
+    assert 0 < sum(float(x) > 0.5625 for x in np.stack(u).ravel()) < 24, "the bound matters, and not everywhere"
+    later = np.sum(policy * np.minimum(np.stack(u, axis=-1), 0.5625), axis=-1)
+    np.testing.assert_allclose(found.value[-1], said.reward_variance + 0.25 * (said.u + later), rtol=1e-5)
+
+
+def test_the_unet_is_fitted_to_the_uncertainty_of_the_next_step_at_the_shared_batch() -> None:
+    """z = Var[r] + discount^2 (u + U(s', a')), by its own target network, and without U where the episode ends."""
+    settings = config(discount=0.5)
+    agent = agents.init(settings, KEY, TASK)
+    agent = agent._replace(values_target=jax.tree.map(lambda x: 2.0 * x, agent.values))
+    shared, own, said = batch(8), batch(2, 8), some_local(8)
+    shared = shared._replace(terminated=jnp.arange(8.0) % 2)
+    found = goals_of(settings, jax.random.normal(KEY, (2, 8, 1)), agent, shared, own, 0.3, local=said)
+    action = actor.sample(agent.actor, shared.next_observation, jnp.zeros((8, 1))).action
+    later = variance_by(settings, agent.values_target, shared.next_observation, action)
+    z = said.reward_variance + 0.25 * (said.u + (1.0 - shared.terminated) * later)
+    np.testing.assert_allclose(found.value[-1], z, rtol=1e-5)
+    np.testing.assert_array_equal(found.observation[-1], shared.observation)
+    np.testing.assert_array_equal(found.action[-1], shared.action)
+    np.testing.assert_array_equal(found.observation[:2], own.observation)
+
+
+def test_the_losses_of_critics_and_unet_add_up() -> None:
+    settings = config(regularisation=0.5, floor=0.1)
+    said, goal = jax.random.normal(KEY, (3, 4)), jax.random.normal(jax.random.key(1), (3, 4))
+    whole, (critic_loss, u_loss) = losses(settings, said, goal)
+    np.testing.assert_allclose(critic_loss, np.sum((said[:2] - goal[:2]) ** 2), rtol=1e-6)
+    error = np.asarray(goal[2] - np.log1p(np.exp(said[2])) - 0.1)
+    np.testing.assert_allclose(u_loss, np.sum(error**2) + 0.5 * np.sum(np.maximum(0.1 - said[2], 0.0) ** 2), rtol=1e-5)
+    assert float(whole) == pytest.approx(float(critic_loss + u_loss))
+    alone, (same, nothing) = losses(config(method="ensemble-mean"), said[:2], goal[:2])
+    assert alone == same == critic_loss
+    assert np.isnan(nothing)

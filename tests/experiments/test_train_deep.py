@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -18,8 +19,10 @@ from PIL import Image
 import ubex
 from ubex import cli
 from ubex.envs import adapter
+from ubex.experiments import train_deep
 from ubex.experiments.spec import Outcome, SeedError
 from ubex.experiments.train_deep import AGENT_FILE, TrainDeep, curve, curve_of
+from ubex.learn.crew import Crew, Maker
 from ubex.runs.checkpoint import CheckpointFolder
 from ubex.runs.jobs import JobContext
 
@@ -72,6 +75,28 @@ def test_a_run_is_stopped_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixt
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("seed-0: Agent('sac', 'Pendulum-v1', steps=60, episodes=3): mean -")
     assert first.split(": ", 1)[1] == second.split(": ", 1)[1]
+
+
+def test_a_single_seed_has_its_evaluations_beside_it_where_there_is_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is evaluated at the same steps, with the same numbers."""
+    cell, made, found = TASK.cells()[0], list[int](), []
+
+    class Counted(Crew):
+        def __init__(self, make: Maker, seeds: int) -> None:
+            super().__init__(make, seeds)
+            made.append(seeds)
+
+    monkeypatch.setattr(train_deep, "Crew", Counted)
+    for device, crews in (("cpu", []), ("gpu", [1])):
+        monkeypatch.setattr(jax, "default_backend", lambda device=device: device)
+        outcome = TASK.run(cell, (0,), JobContext(CheckpointFolder(tmp_path / device), lambda *_: None))[0]
+        assert isinstance(outcome, Outcome)
+        assert made == crews
+        found.append(outcome.curves["evaluation"])
+    assert found[0] == found[1]
+    assert list(found[0].index) == [30, 60]
 
 
 def test_one_of_the_seeds_that_ran_together_is_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

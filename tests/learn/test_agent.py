@@ -211,7 +211,7 @@ def test_values_have_a_deviation() -> None:
     assert isinstance(deviation, float)
     assert deviation > 0.0
     inside = (jnp.array([[1.0, 0.0, 0.0]], jnp.float32), jnp.array([[1.0]], jnp.float32))  # torques go to 2, networks to 1
-    held = opinion(agent.config, agent.state.agent.critics, agent.state.agent.unet, *inside)
+    held = opinion(agent.config, agent.state.agent.values, *inside)
     np.testing.assert_allclose((mean, deviation), (held.mean[0], jnp.sqrt(held.variance[0])), rtol=1e-5)
     means, _ = agent.value([[1.0, 0.0, 0.0]] * 2, [[2.0], [-2.0]])
     np.testing.assert_allclose(np.asarray(means)[0], mean, rtol=1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import time
@@ -16,6 +17,7 @@ import pandas as pd
 
 from ubex.experiments.spec import Cell, Context, Curve, Experiment, Mode, Outcome, Table, grid
 from ubex.learn import driver
+from ubex.learn.crew import Crew, Maker
 from ubex.learn.driver import Learner
 
 
@@ -73,6 +75,18 @@ class Batched(Quick):
     """The same numbers, all seeds of a cell in one call."""
 
     mode: ClassVar[Mode] = "batched"
+
+
+@dataclass(frozen=True)
+class WithProcesses(Batched):
+    """Each call of it has a process beside it, in a process that is not the runner's."""
+
+    def run(self, cell: Cell, seeds: Sequence[int], context: Context) -> Mapping[int, Outcome]:
+        """The same numbers."""
+        assert multiprocessing.parent_process() is not None, "a worker"
+        with Crew(Maker("Pendulum-v1", {}, None, False), 1) as crew:
+            assert crew("reset", {0: (0, 1)})[0].shape == (3,)
+        return super().run(cell, seeds, context)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import json
@@ -29,6 +30,7 @@ from engines import (
     ResumableInABatch,
     ResumableInProcesses,
     Sleepy,
+    WithProcesses,
 )
 from rich.console import Console
 
@@ -157,6 +159,44 @@ def test_a_failing_cell_is_reported_and_the_others_go_on(tmp_path: Path) -> None
     assert "no luck" in errors[0]["traceback"]
     again = runner.run(Failing(), tmp_path, quiet())
     assert (again.finished, again.failed, again.skipped) == (0, 2, 4)
+
+
+def groups(experiment: Quick, run: Path, workers: int | None) -> list[tuple[int, ...]]:
+    """Seeds that would run together."""
+    with contextlib.closing(store.Store.open(run, runner.describe(experiment, "now"))) as place:
+        return [job.seeds for job in runner.plan(experiment, place, workers)]
+
+
+@pytest.mark.parametrize(
+    ("workers", "expected"),
+    [
+        (None, [(0, 1, 2, 3, 4)] * 2),
+        (1, [(0, 1, 2, 3, 4)] * 2),
+        (2, [(0, 1, 2, 3, 4)] * 2),
+        (4, [(0, 1, 2), (3, 4)] * 2),
+        (10, [(seed,) for seed in range(5)] * 2),
+        (99, [(seed,) for seed in range(5)] * 2),
+    ],
+)
+def test_workers_divide_the_seeds_that_would_run_together(
+    tmp_path: Path, workers: int | None, expected: list[tuple[int, ...]]
+) -> None:
+    assert groups(Batched(sizes=(1, 2), seeds=5), tmp_path, workers) == expected
+
+
+def test_seeds_that_were_under_way_together_are_not_divided(tmp_path: Path) -> None:
+    experiment = Batched(sizes=(1,), seeds=5)
+    with contextlib.closing(store.Store.open(tmp_path, runner.describe(experiment, "now"))) as place:
+        place.checkpoint_folder(experiment.cells()[0], (1, 2, 3)).mkdir(parents=True)
+    assert groups(experiment, tmp_path, 5) == [(1, 2, 3), (0,), (4,)]
+
+
+def test_programs_of_several_seeds_run_in_workers_that_have_processes_of_their_own(tmp_path: Path) -> None:
+    """As on a GPU, where the processes step environments; the numbers are those of one program."""
+    summary = runner.run(WithProcesses(sizes=(1, 2), seeds=4), tmp_path / "divided", quiet(), runner.Options(workers=4))
+    assert (summary.finished, summary.failed) == (4, 0)
+    runner.run(Quick(sizes=(1, 2), seeds=4), tmp_path / "plain", quiet())
+    assert (tmp_path / "divided" / "results.csv").read_bytes() == (tmp_path / "plain" / "results.csv").read_bytes()
 
 
 def test_a_lost_worker_is_retried(tmp_path: Path) -> None:

@@ -171,14 +171,14 @@ def errors(config: DeepConfig, task: Task) -> dict[str, float]:
         return {}
     config, key = replace(config, u_min=-np.inf), jax.random.key(0)
     agent, model = agents.init(config, key, task), dynamics.init(config, key, task)
-    lifted = (*agent.critics.biases[:-1], agent.critics.biases[-1] + OFFSET)
+    lifted = (*agent.values.biases[:-1], agent.values.biases[-1] + OFFSET)
     narrow = (*agent.actor.biases[:-1], agent.actor.biases[-1].at[task.action_size :].add(-1.0 - HALF_LOG))
     close = jax.tree.map(lambda x: x[:1] + AGREEMENT * (x - x[:1]), model.networks)
     rows = jax.random.normal(key, (config.batch_size, width(task.observation_size, task.action_size)), jnp.float32)
     batch = unpack(rows.at[:, -1].set(0.0), task.observation_size)
     shapes = uncertainty.noise_shapes(config, task)
     noise = uncertainty.Noise(*(jax.random.normal(jax.random.fold_in(key, i), s, jnp.float32) for i, s in enumerate(shapes)))
-    critics = MLP(agent.critics.weights, lifted, agent.critics.activation)
+    critics = MLP(agent.values.weights, lifted, agent.values.activation)
     actor = MLP(agent.actor.weights, narrow, agent.actor.activation)
     given = (noise, model._replace(networks=close, optimiser=None), critics, actor, batch)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +19,14 @@ from ubex.envs.task import Task
 from ubex.keys import named
 from ubex.types import Key
 
+T = TypeVar("T")
+
 
 class Networks(NamedTuple):
     """An agent's networks, or anything that there is one of for each."""
 
     actor: Any
-    critics: Any
-    unet: Any
+    values: Any
     log_alpha: Any
 
 
@@ -33,11 +34,10 @@ class AgentState(NamedTuple):
     """Everything that gradient rounds change."""
 
     actor: MLP
-    critics: MLP
-    critics_target: MLP
-    unet: MLP | None
-    """None for agents without a U-net."""
-    unet_target: MLP | None
+    values: MLP
+    """Critics, and as the last one of them the U-net, if there is one. It has their shape, and on a GPU a product takes as long
+    for all of them as for one, as does everything else of a round that is as small."""
+    values_target: MLP
     log_alpha: Float[Array, ""]
     """Logarithm of the temperature."""
     optimisers: Networks
@@ -86,23 +86,30 @@ def training_precision(config: DeepConfig) -> contextlib.AbstractContextManager[
 def init(config: DeepConfig, key: Key, task: Task) -> AgentState:
     """An untrained agent."""
     actor = policy.of(task).init(named(key, "actor"), task.observation_size, task.action_size, config.actor_hidden)
-    critics = critic.init(config, named(key, "critics"), task)
-    unet = uncertainty.init(config, named(key, "unet"), task) if config.has_unet else None
+    values = critic.init(config, named(key, "critics"), task)
+    if config.has_unet:
+        values = beside(values, uncertainty.init(config, named(key, "unet"), task))
     log_alpha = jnp.zeros((), jnp.float32)
-    rates = optimisers(config)
-    state = Networks(
-        rates.actor.init(actor),
-        rates.critics.init(critics),
-        None if unet is None else rates.unet.init(unet),
-        rates.log_alpha.init(log_alpha),
-    )
-    return AgentState(actor, critics, critics, unet, unet, log_alpha, state, actor if config.actor_average else None)
+    how, networks = optimisers(config), Networks(actor, values, log_alpha)
+    state = Networks(*(one.init(network) for one, network in zip(how, networks, strict=True)))
+    return AgentState(actor, values, values, log_alpha, state, actor if config.actor_average else None)
+
+
+def beside(critics: MLP, unet: MLP) -> MLP:
+    """Critics with a U-net as the last of them."""
+    both: MLP = jax.tree.map(lambda x, one: jnp.concatenate((x, one[None])), critics, unet)
+    return both
+
+
+def told_apart(config: DeepConfig, said: Float[Array, "V *b"]) -> tuple[Float[Array, "C *b"], Float[Array, "*b"] | None]:
+    """What the critics say, and the U-net if there is one."""
+    return said[: config.num_critics], said[-1] if config.has_unet else None
 
 
 def optimisers(config: DeepConfig) -> Networks:
     """What descends each network's gradient."""
     actor, value = optax.adam(config.actor_rate), optax.adam(config.critic_rate)
-    return Networks(actor, value, value, actor)
+    return Networks(actor, value, actor)
 
 
 class Opinion(NamedTuple):
@@ -118,20 +125,18 @@ class Opinion(NamedTuple):
     """Variance over critics."""
 
 
-def opinion(
-    config: DeepConfig, critics: MLP, unet: MLP | None, observation: Float[Array, "B O"], action: Float[Array, "B A"]
-) -> Opinion:
+def opinion(config: DeepConfig, values: MLP, observation: Float[Array, "B O"], action: Float[Array, "B A"]) -> Opinion:
     """What the agent holds of state-action pairs."""
-    every = critic.values(critics, observation, action)
-    values = critic.smallest(config, every)
-    distinct = every if config.twin else values
+    every, raw = told_apart(config, critic.values(values, observation, action))
+    smallest = critic.smallest(config, every)
+    distinct = every if config.twin else smallest
     mean = jnp.mean(distinct, axis=0)
     between = ube.member_variance(distinct, 1) if len(distinct) > 1 else jnp.zeros_like(mean)
     nothing = jnp.full_like(mean, jnp.nan)
     if config.twin:
-        return Opinion(values[0], mean, nothing, between)
-    if unet is not None:
-        variance = uncertainty.variance(config, unet, observation, action)
+        return Opinion(smallest[0], mean, nothing, between)
+    if raw is not None:
+        variance = uncertainty.variance(config, raw)
         return Opinion(mean + config.gain * jnp.sqrt(variance), mean, variance, between)
     if config.known.optimism == "critics":
         return Opinion(mean + config.gain * safe_root(between), mean, between, between)

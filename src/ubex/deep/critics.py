@@ -41,11 +41,12 @@ def smallest(config: DeepConfig, values: Float[Array, "C *b"]) -> Float[Array, "
     return jnp.min(values.reshape(config.rivals, -1, *values.shape[1:]), axis=0)
 
 
-def for_rivals(config: DeepConfig, x: Float[Array, "N *b"]) -> Float[Array, "C *b"]:
-    """The same for each of several rivals."""
-    return jnp.concatenate([x] * config.rivals)
+def for_rivals(config: DeepConfig, x: Float[Array, "N *b"], *after: Float[Array, "*b"]) -> Float[Array, "C *b"]:
+    """The same for each of several rivals, and what comes after them on the same axis."""
+    return jnp.concatenate([x] * config.rivals + [one[None] for one in after])
 
 
 def first(config: DeepConfig, critics: MLP) -> MLP:
     """One critic for each model."""
-    return critics if config.rivals == 1 else jax.tree.map(lambda x: x[: config.num_models], critics)
+    one_each: MLP = jax.tree.map(lambda x: x[: config.num_models], critics)
+    return one_each

@@ -78,11 +78,38 @@ def product(x: Float[Array, "*b I"], weight: Float[Array, "I O"]) -> Float[Array
     if outputs == 1:
         return jnp.sum(x * _like(weight[:, 0], x), axis=-1, keepdims=True)
     if min(inputs, outputs) < LARGE:
-        return jnp.matmul(x, weight, precision=jax.lax.Precision.HIGHEST)
+        return matrix_product(x, weight, jax.lax.Precision.HIGHEST)
     return _large.get()(x, weight)
 
 
-_large: contextvars.ContextVar[Product] = contextvars.ContextVar("large products", default=jnp.matmul)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def matrix_product(
+    x: Float[Array, "*b I"], weight: Float[Array, "I O"], precision: jax.lax.Precision | None = None
+) -> Float[Array, "*b O"]:
+    """x times weight, with the precision that is asked for here or around it.
+
+    The slope of the weight comes in the weight's own order. JAX would transpose it, and on a GPU an optimiser would then copy
+    all that it changes, in every step.
+    """
+    return jnp.matmul(x, weight, precision=precision)
+
+
+def _matrix_forward(x: Array, weight: Array, precision: jax.lax.Precision | None) -> tuple[Array, tuple[Array, Array]]:
+    return jnp.matmul(x, weight, precision=precision), (x, weight)
+
+
+def _matrix_backward(precision: jax.lax.Precision | None, factors: tuple[Array, Array], slope: Array) -> tuple[Array, Array]:
+    return _slopes(functools.partial(jnp.matmul, precision=precision), *factors, slope)
+
+
+def _slopes(multiply: Product, x: Array, weight: Array, slope: Array) -> tuple[Array, Array]:
+    """Those of both factors, from that of their product."""
+    return multiply(slope, weight.T), multiply(x.reshape(-1, x.shape[-1]).T, slope.reshape(-1, slope.shape[-1]))
+
+
+matrix_product.defvjp(_matrix_forward, _matrix_backward)
+
+_large: contextvars.ContextVar[Product] = contextvars.ContextVar("large products", default=matrix_product)
 
 
 @contextlib.contextmanager
@@ -118,10 +145,7 @@ def _forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
 
 
 def _backward(factors: tuple[Array, Array], slope: Array) -> tuple[Array, Array]:
-    left, right = factors
-    steep = _half(slope)
-    flat = _rounded_matmul(left.reshape(-1, left.shape[-1]).T, steep.reshape(-1, steep.shape[-1]))
-    return _rounded_matmul(steep, right.T), flat
+    return _slopes(_rounded_matmul, *factors, _half(slope))
 
 
 sixteen_bit_product.defvjp(_forward, _backward)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,13 +21,15 @@ from ubex import ube
 from ubex.deep import agents, policy, uncertainty
 from ubex.deep import critics as critic
 from ubex.deep.actor import temperature_loss
-from ubex.deep.agents import AgentState, Info, Networks, Opinion, opinion, training_precision
+from ubex.deep.agents import AgentState, Info, Networks, Opinion, training_precision
 from ubex.deep.buffer import Batch
 from ubex.deep.config import DeepConfig
 from ubex.deep.dynamics import Dynamics
 from ubex.deep.networks import MLP, descend
 from ubex.envs.task import Task
 from ubex.types import Key
+
+T = TypeVar("T")
 
 
 class Noise(NamedTuple):
@@ -71,41 +73,27 @@ def gradient_round(
     how, before, kind = agents.optimisers(config), agent.optimisers, policy.of(task)
     alpha = jnp.exp(agent.log_alpha)
     bounds = value_bounds(config, task, dynamics, alpha)
-    nan = jnp.asarray(jnp.nan, jnp.float32)
-    unet, unet_state, u_loss, local = agent.unet, before.unet, nan, uncertainty.Local(nan, nan, nan, nan)
+    nothing = jnp.full_like(shared.reward, jnp.nan)
+    local = uncertainty.Local(nothing, nothing, nothing, nothing)
 
-    if unet is not None and agent.unet_target is not None and dynamics is not None:
+    if config.has_unet and dynamics is not None:
         # u = w - gap, clipped, and Var[r], at (s, a): eq. (7), here of Q as in the appendix
-        local = uncertainty.local(config, task, noise.local, dynamics, agent.critics, agent.actor, shared)
-        with training_precision(config):
-            # z = Var[r] + discount^2 (u + U(s', a')), the target of eq. (12)
-            below = functools.partial(bounded_variance, config, agent.unet_target, bounds)
-            later, _ = kind.expected(agent.deployed, shared.next_observation, noise.unet, below)
-            z = u_target(config, local, shared, later)
-        # one step down (z - U(s, a))^2, eq. (12), and the penalty of eq. (11)
-        u_loss, gradient = fitted_to(
-            config,
-            unet,
-            lambda net: uncertainty.raw(net, shared.observation, shared.action),
-            lambda raw: unet_loss(config, raw, z),
-        )
-        unet, unet_state = descend(how.unet, gradient, unet_state, unet)
+        local = uncertainty.local(config, task, noise.local, dynamics, agent.values, agent.actor, shared)
 
     with training_precision(config):
-        # y_i = r + discount (Q_i(s', a') - alpha log pi(a'|s')), the target of eq. (10), on critic i's own model
-        observation, action, y = critic_targets(config, task, noise.critics, agent, shared, own, alpha, bounds)
-    # one step down (y_i - Q_i(s, a))^2, eq. (10)
-    critic_loss, gradient = fitted_to(
+        goals = targets(config, task, noise, agent, shared, own, alpha, bounds, local)
+    # one step down the losses of critics and U-net
+    (critic_loss, u_loss), gradient = fitted_to(
         config,
-        agent.critics,
-        lambda nets: critic.own_values(nets, observation, action),
-        lambda q: jnp.sum((q - y) ** 2),
+        agent.values,
+        lambda nets: critic.own_values(nets, goals.observation, goals.action),
+        lambda said: losses(config, said, goals.value),
     )
-    critics, critics_state = descend(how.critics, gradient, before.critics, agent.critics)
+    values, values_state = descend(how.values, gradient, before.values, agent.values)
 
     def actor_loss(actor: MLP) -> tuple[Float[Array, ""], tuple[Float[Array, " B"], Opinion]]:
         # up mean Q + gain * sqrt(U), eq. (9), plus the entropy
-        climbed = functools.partial(opinion, config, critics, unet)
+        climbed = functools.partial(agents.opinion, config, values)
         held, log_prob = kind.expected(actor, shared.observation, noise.actor, climbed, config.density_floor)
         return jnp.sum(alpha * log_prob - held.optimistic), (log_prob, held)
 
@@ -114,35 +102,81 @@ def gradient_round(
     actor, actor_state = descend(how.actor, gradient, before.actor, agent.actor)
 
     # the temperature, towards the entropy that is asked for
-    entropy = kind.usual_entropy(config, task.action_size) if config.target_entropy is None else config.target_entropy
-    gradient = jax.grad(temperature_loss)(agent.log_alpha, log_prob, entropy)
+    aim = kind.usual_entropy(config, task.action_size) if config.target_entropy is None else config.target_entropy
+    gradient = jax.grad(temperature_loss)(agent.log_alpha, log_prob, aim)
     log_alpha, alpha_state = descend(how.log_alpha, gradient, before.log_alpha, agent.log_alpha)
 
     moved = AgentState(
         actor,
-        critics,
-        optax.incremental_update(critics, agent.critics_target, config.polyak),
-        unet,
-        optax.incremental_update(unet, agent.unet_target, config.polyak),
+        values,
+        optax.incremental_update(values, agent.values_target, config.polyak),
         log_alpha,
-        Networks(actor_state, critics_state, unet_state, alpha_state),
+        Networks(actor_state, values_state, alpha_state),
         optax.incremental_update(actor, agent.actor_average, config.actor_average) if config.actor_average else None,
     )
     size = float(shared.reward.shape[0])
-    info = Info(
-        critic_loss / size,
-        loss / size,
-        u_loss / size,
-        jnp.mean(held.mean),
-        jnp.mean(jnp.sqrt(held.critic_variance)),
-        jnp.mean(held.variance),
-        jnp.mean(local.w),
-        jnp.mean(local.gap),
-        jnp.mean(local.u),
-        alpha,
-        -jnp.mean(log_prob),
+    of_batch = (held.mean, jnp.sqrt(held.critic_variance), held.variance, local.w, local.gap, local.u, -log_prob)
+    value, deviation, variance, w, gap, u, entropy = jnp.mean(jnp.stack(of_batch), axis=-1)
+    sums = (critic_loss / size, loss / size, u_loss / size)
+    return moved, Info(*sums, value, deviation, variance, w, gap, u, alpha, entropy)
+
+
+class Goals(NamedTuple):
+    """Where each critic is fitted, and to what; the U-net, if there is one, is the last of them."""
+
+    observation: Float[Array, "V B O"]
+    action: Float[Array, "V B A"]
+    value: Float[Array, "V B"]
+
+
+def targets(
+    config: DeepConfig,
+    task: Task,
+    noise: Noise,
+    agent: AgentState,
+    shared: Batch,
+    own: Batch,
+    alpha: Float[Array, ""],
+    bounds: Bounds,
+    local: uncertainty.Local,
+) -> Goals:
+    """Soft values of the next step, by the smallest target among rivals; and of the U-net what follows from `local`."""
+    batch = Batch(*(x[None] for x in shared)) if config.twin else own
+    number, last = len(batch.reward), [(shared, noise.unet)] if config.has_unet else []
+
+    def later_values(observation: Float[Array, "M B O"], action: Float[Array, "M B A"]) -> Float[Array, "M B"]:
+        places = (critic.for_rivals(config, x[:number], *x[number:]) for x in (observation, action))
+        critics, raw = agents.told_apart(config, critic.own_values(agent.values_target, *places))
+        values = jnp.clip(critic.smallest(config, critics), *bounds)
+        if raw is None:
+            return values
+        variance = jnp.minimum(uncertainty.variance(config, raw), largest_variance(*bounds))
+        return jnp.concatenate((values, variance[None]))
+
+    after = jnp.concatenate((batch.next_observation, *(one.next_observation[None] for one, _ in last)))
+    draws = jnp.concatenate((noise.critics, *(drawn[None] for _, drawn in last)))
+    later, log_prob = policy.of(task).expected(agent.deployed, after, draws, later_values, config.density_floor)
+    # y_i = r + discount (Q_i(s', a') - alpha log pi(a'|s')), the target of eq. (10), on critic i's own model
+    y = backed_up(config, batch, later[:number] - alpha * log_prob[:number])
+    # z = Var[r] + discount^2 (u + U(s', a')), the target of eq. (12)
+    z = [u_target(config, local, one, later[-1]) for one, _ in last]
+    return Goals(
+        critic.for_rivals(config, batch.observation, *(one.observation for one, _ in last)),
+        critic.for_rivals(config, batch.action, *(one.action for one, _ in last)),
+        critic.for_rivals(config, y, *z),
     )
-    return moved, info
+
+
+def losses(
+    config: DeepConfig, said: Float[Array, "V B"], goal: Float[Array, "V B"]
+) -> tuple[Float[Array, ""], tuple[Float[Array, ""], Float[Array, ""]]]:
+    """The sum of the losses of the critics, (y_i - Q_i(s, a))^2 of eq. (10), and of the U-net; and both apart."""
+    critics, raw = agents.told_apart(config, said)
+    critic_loss = jnp.sum((critics - goal[: config.num_critics]) ** 2)
+    if raw is None:
+        return critic_loss, (critic_loss, jnp.asarray(jnp.nan, jnp.float32))
+    u_loss = unet_loss(config, raw, goal[-1])
+    return critic_loss + u_loss, (critic_loss, u_loss)
 
 
 def u_target(
@@ -161,51 +195,30 @@ def unet_loss(config: DeepConfig, raw: Float[Array, " B"], target: Float[Array, 
     return jnp.sum(error**2) + config.regularisation * jnp.sum(jax.nn.relu(config.floor - raw) ** 2)
 
 
-def critic_targets(
-    config: DeepConfig,
-    task: Task,
-    noise: Float[Array, "M B Z"],
-    agent: AgentState,
-    shared: Batch,
-    own: Batch,
-    alpha: Float[Array, ""],
-    bounds: Bounds,
-) -> tuple[Float[Array, "C B O"], Float[Array, "C B A"], Float[Array, "C B"]]:
-    """Where each critic is fitted, and to what: soft values of the next step by the smallest target among its rivals."""
-    for_rivals = functools.partial(critic.for_rivals, config)
-    batch = Batch(*(x[None] for x in shared)) if config.twin else own
-
-    def later_values(observation: Float[Array, "N B O"], action: Float[Array, "N B A"]) -> Float[Array, "N B"]:
-        said = critic.own_values(agent.critics_target, for_rivals(observation), for_rivals(action))
-        return jnp.clip(critic.smallest(config, said), *bounds)
-
-    kind = policy.of(task)
-    later, log_prob = kind.expected(agent.deployed, batch.next_observation, noise, later_values, config.density_floor)
-    goal = backed_up(config, batch, later - alpha * log_prob)
-    return for_rivals(batch.observation), for_rivals(batch.action), for_rivals(goal)
-
-
 def backed_up(config: DeepConfig, batch: Batch, next_value: Float[Array, "*b"]) -> Float[Array, "*b"]:
     """r + discount * value of the next step, which is 0 after termination (eq. loss_q)."""
     return batch.reward + config.discount * (1.0 - batch.terminated) * next_value
 
 
 def fitted_to(
-    config: DeepConfig, network: MLP, outputs: Callable[[MLP], Array], loss: Callable[[Array], Float[Array, ""]]
-) -> tuple[Float[Array, ""], MLP]:
-    """The loss of a network's outputs, and its gradient with respect to the network's weights.
+    config: DeepConfig,
+    networks: MLP,
+    outputs: Callable[[MLP], Float[Array, "V B"]],
+    loss: Callable[[Float[Array, "V B"]], tuple[Float[Array, ""], T]],
+) -> tuple[T, MLP]:
+    """What the loss of the networks' outputs says besides its sum, and that sum's gradient with respect to their weights.
 
-    Where factors are rounded to float16, the slopes of the loss are first scaled to 1, so that none is out of its range.
+    Where factors are rounded to float16, the slopes of each network are first scaled to 1, so that none is out of its range.
     """
     with training_precision(config):
-        said, back = jax.vjp(outputs, network)
-        value, slope = jax.value_and_grad(loss)(said)
+        said, back = jax.vjp(outputs, networks)
+        slope, told = jax.grad(loss, has_aux=True)(said)
         if config.precision != "split16":
-            return value, back(slope)[0]
-        most = jnp.max(jnp.abs(slope))
+            return told, back(slope)[0]
+        most = jnp.max(jnp.abs(slope), axis=-1)
         scale = jnp.where(most > 0.0, most, 1.0)
-        gradient: MLP = jax.tree.map(lambda x: scale * x, back(slope / scale)[0])
-        return value, gradient
+        gradient: MLP = jax.tree.map(lambda x: x * scale.reshape(-1, *(1,) * (x.ndim - 1)), back(slope / scale[:, None])[0])
+        return told, gradient
 
 
 Bounds = tuple[Float[Array, ""], Float[Array, ""]]
@@ -222,13 +235,6 @@ def value_bounds(config: DeepConfig, task: Task, dynamics: Dynamics | None, alph
     low, high = dynamics.support.rewards
     steps, (least, most) = 1.0 / (1.0 - config.discount), policy.of(task).entropy_bounds(alpha, task.action_size)
     return steps * (jnp.minimum(low, 0.0) + least), steps * (jnp.maximum(high, 0.0) + most)
-
-
-def bounded_variance(
-    config: DeepConfig, unet: MLP, bounds: Bounds, observation: Float[Array, "B O"], action: Float[Array, "B A"]
-) -> Float[Array, " B"]:
-    """U, no larger than the values that there can be allow."""
-    return jnp.minimum(uncertainty.variance(config, unet, observation, action), largest_variance(*bounds))
 
 
 def largest_variance(low: Float[Array, ""], high: Float[Array, ""]) -> Float[Array, ""]:

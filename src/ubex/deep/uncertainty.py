@@ -50,16 +50,9 @@ def init(config: DeepConfig, key: Key, task: Task) -> MLP:
     return mlp(key, task.observation_size + task.action_size, config.critic_hidden, 1, jnp.tanh)
 
 
-def raw(unet: MLP, observation: Float[Array, "B O"], action: Float[Array, "B A"]) -> Float[Array, " B"]:
-    """The output before softplus."""
-    return unet(jnp.concatenate((observation, action), axis=-1))[..., 0]
-
-
-def variance(
-    config: DeepConfig, unet: MLP, observation: Float[Array, "B O"], action: Float[Array, "B A"]
-) -> Float[Array, " B"]:
-    """U: never below the floor."""
-    return jax.nn.softplus(raw(unet, observation, action)) + config.floor
+def variance(config: DeepConfig, raw: Float[Array, "*b"]) -> Float[Array, "*b"]:
+    """U, from the network's output: never below the floor."""
+    return jax.nn.softplus(raw) + config.floor
 
 
 class Noise(NamedTuple):

@@ -202,7 +202,7 @@ class Pendulum(Experiment):
 @functools.partial(jax.jit, static_argnames="config")
 def held(config: DeepConfig, agent: AgentState, observation: Float[Array, "B 3"]) -> Opinion:
     """What an agent holds of its mean actions."""
-    return opinion(config, agent.critics, agent.unet, observation, policy.mode(agent.actor, observation))
+    return opinion(config, agent.values, observation, policy.mode(agent.actor, observation))
 
 
 def value_maps(config: DeepConfig, agent: AgentState, episode: int) -> bytes:

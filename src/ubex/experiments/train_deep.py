@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -168,7 +169,9 @@ class TrainDeep(Experiment):
         with out_of_memory(number), contextlib.ExitStack() as crews:
             asked: dict[str, Any] = {"other": maker()}
             if number > 1:
-                asked |= {name: crews.enter_context(Crew(maker, number)) for name in ("ask", "ask_apart")}
+                asked["ask"] = crews.enter_context(Crew(maker, number))
+            if number > 1 or jax.default_backend() != "cpu":  # with a GPU there are cores left for evaluations
+                asked["ask_apart"] = crews.enter_context(Crew(maker, number))
             keys = jnp.stack([cell.key(seed) for seed in seeds])
             learner = SeedsLearner.of(backend, keys, self.evaluate_every, self.evaluation_episodes, seeds, **asked)
             try:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Agent", "Map"]
 
-FORMAT = 3
+FORMAT = 4
 """Of saved agents."""
 AGENT_FILE = "agent.ubex"
 """What a seed of a run leaves: `ubex.Agent.load` reads it."""

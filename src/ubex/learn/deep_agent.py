@@ -209,7 +209,7 @@ class DeepBackend(HostLoop, Learner[HostRun, Episode]):
         self, state: HostRun, seen: Float[np.ndarray, "B O"], inside: Float[np.ndarray, "B A"]
     ) -> tuple[np.ndarray, np.ndarray]:
         agent = state.state.agent
-        held = _opinion(self.config, agent.critics, agent.unet, jnp.asarray(seen), jnp.asarray(inside))
+        held = _opinion(self.config, agent.values, jnp.asarray(seen), jnp.asarray(inside))
         return np.asarray(held.mean), np.sqrt(np.asarray(held.variance))
 
     def _act(self, state: HostRun, observation: Float[np.ndarray, "B O"], deterministic: bool) -> Float[np.ndarray, "B A"]:
@@ -301,8 +301,6 @@ def _draw(config: DeepConfig, task: Task, key: Key, actor: MLP, observation: Flo
 
 
 @functools.partial(jax.jit, static_argnames="config")
-def _opinion(
-    config: DeepConfig, critics: MLP, unet: MLP | None, observation: Float[Array, "B O"], action: Float[Array, "B A"]
-) -> agents.Opinion:
+def _opinion(config: DeepConfig, values: MLP, observation: Float[Array, "B O"], action: Float[Array, "B A"]) -> agents.Opinion:
     with agents.precision(config):
-        return agents.opinion(config, _only(critics), _only(unet), observation, action)
+        return agents.opinion(config, _only(values), observation, action)

@@ -126,7 +126,8 @@ class Worker:
         """Starts the process; it imports what it needs when its first job comes."""
         context = multiprocessing.get_context("spawn")
         self.connection, far_end = context.Pipe()
-        self.process: SpawnProcess = context.Process(target=serve, args=(far_end, os.getpid()), daemon=True)
+        # no daemon, which could not have the processes of its environments; it ends with the runner all the same
+        self.process: SpawnProcess = context.Process(target=serve, args=(far_end, os.getpid()), daemon=False)
         with environment(worker_environment()):
             self.process.start()
         far_end.close()  # so that a dead worker is seen as the end of the stream

@@ -45,7 +45,8 @@ class Options:
     address: str | None = None
     """The address of a Ray cluster. Without one, Ray is started on this machine."""
     workers: int | None = None
-    """The number of worker processes, or of CPUs for a Ray that is started here. By default all cores are used."""
+    """The number of worker processes, or of CPUs for a Ray that is started here. By default all cores are used.
+    On a GPU, where the deep agents of a cell are one program in one process, they are divided among so many processes."""
     track: tuple[str, ...] = ()
     """Also write the metrics to these trackers: tensorboard, wandb."""
 
@@ -134,7 +135,7 @@ def run(experiment: Runnable, out: Path, console: Console, options: Options | No
     store = Store.open(out.absolute(), describe(experiment, started))
     try:
         trackers = [TRACKERS[name](out.absolute(), experiment.name) for name in options.track]
-        jobs = plan(experiment, store)
+        jobs = plan(experiment, store, options.workers)
         skipped = len(store.cells) * store.seeds - sum(len(job.seeds) for job in jobs)
         for line in store.damaged:
             console.print(f"{line}: it is run again", markup=False, soft_wrap=True)
@@ -175,30 +176,32 @@ def run(experiment: Runnable, out: Path, console: Console, options: Options | No
         store.close()
 
 
-def plan(experiment: Runnable, store: Store) -> list[Job]:
-    """What is left to do: one job per cell where seeds run together, else one per seed."""
+def plan(experiment: Runnable, store: Store, workers: int | None = None) -> list[Job]:
+    """What is left to do: one job per seed, or, where seeds run together, one per cell, and more for several workers."""
     jobs = []
-    for cell in store.cells:
-        left = tuple(seed for seed in range(store.seeds) if not store.finished(cell, seed))
-        groups = together(store, cell, left) if experiment.mode == "batched" else [(seed,) for seed in left]
+    unfinished = [tuple(seed for seed in range(store.seeds) if not store.finished(cell, seed)) for cell in store.cells]
+    number = sum(map(len, unfinished))
+    most = max(-(-number // (workers or 1)), 1)
+    for cell, left in zip(store.cells, unfinished, strict=True):
+        groups = together(store, cell, left, most) if experiment.mode == "batched" else [(seed,) for seed in left]
         artifacts = store.artifact_folder(cell)
         jobs += [Job(experiment, cell, seeds, store.checkpoint_folder(cell, seeds), artifacts) for seeds in groups]
     return jobs
 
 
-def together(store: Store, cell: Cell, left: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The seeds that are left, in groups: those that were under way together go on together, the others are one group."""
+def together(store: Store, cell: Cell, left: tuple[int, ...], most: int) -> list[tuple[int, ...]]:
+    """The seeds that are left, in groups: those that were under way together go on together, of the others `most` at once."""
     groups: list[tuple[int, ...]] = []
     for seeds in store.begun(cell):
         if seeds and set(seeds) <= set(left):
             groups.append(seeds)
             left = tuple(seed for seed in left if seed not in seeds)
-    return [*groups, left] if left else groups
+    return [*groups, *(left[first : first + most] for first in range(0, len(left), most))]
 
 
 def run_local(jobs: Sequence[Job], recorder: Recorder, options: Options) -> None:
-    """In this process, or in worker processes (even for a single job) where the experiment asks for it."""
-    if jobs[0].experiment.mode == "processes":
+    """In this process, or in worker processes (even for a single job) where the experiment or, on a GPU, the user wants it."""
+    if jobs[0].experiment.mode == "processes" or (jobs[0].experiment.mode == "batched" and options.workers):
         pool.run_pool(jobs, recorder, options.workers or os.cpu_count() or 1)
     else:
         pool.run_inline(jobs, recorder)
