@@ -170,7 +170,7 @@ def targets(
 def losses(
     config: DeepConfig, said: Float[Array, "V B"], goal: Float[Array, "V B"]
 ) -> tuple[Float[Array, ""], tuple[Float[Array, ""], Float[Array, ""]]]:
-    """The sum of the losses of the critics, (y_i - Q_i(s, a))^2 of eq. (10), and of the U-net; and both apart."""
+    """The sum of the losses of the critics, (y_i - Q_i(s, a))^2 of eq. (10), and of the U-net, eqs. (11) and (12); and both."""
     critics, raw = agents.told_apart(config, said)
     critic_loss = jnp.sum((critics - goal[: config.num_critics]) ** 2)
     if raw is None:
